@@ -72,7 +72,9 @@ def _run(command: list[str], aim: str, cache: Path) -> str:
             command, capture_output=True, text=True, timeout=PIP_SECONDS, check=False
         )
     except subprocess.TimeoutExpired as error:
-        raise LiveError(f"could not {aim} within {PIP_SECONDS:.0f} s: see {log}, run it again") from error
+        raise LiveError(
+            f"could not {aim} within {PIP_SECONDS:.0f} s: see {log}, run it again"
+        ) from error
     with log.open("a", encoding="utf-8") as file:
         file.write(f"$ {' '.join(command)}\n{done.stdout}{done.stderr}\n")
     if done.returncode:

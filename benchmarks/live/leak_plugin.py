@@ -8,7 +8,9 @@ that the rig can start, stop and pace the leak while the server runs.
 
 from __future__ import annotations
 
+import importlib
 import os
+from pathlib import Path
 from typing import Any
 
 VARIABLE = "LEADLINE_LIVE_LEAK_FILE"
@@ -19,8 +21,7 @@ _kept: list[bytes] = []
 def bytes_per_step(path: str) -> int:
     """How much to keep at each step; nothing while the file is absent or half written."""
     try:
-        with open(path, encoding="ascii") as file:
-            return max(0, int(file.read().strip() or "0"))
+        return max(0, int(Path(path).read_text(encoding="ascii").strip() or "0"))
     except (OSError, ValueError):
         return 0
 
@@ -30,9 +31,9 @@ def register() -> None:
     path = os.environ.get(VARIABLE)
     if path is None:
         return
-    from vllm.v1.core.sched.scheduler import Scheduler  # type: ignore[import-not-found]
-
-    original = Scheduler.schedule
+    # By name: this module is checked where there is no vLLM.
+    scheduler = importlib.import_module("vllm.v1.core.sched.scheduler").Scheduler
+    original = scheduler.schedule
     state = {"step": 0, "bytes": 0}
 
     def schedule(self: Any, *arguments: Any, **named: Any) -> Any:
@@ -44,4 +45,4 @@ def register() -> None:
             _kept.append(b"\x5a" * state["bytes"])
         return original(self, *arguments, **named)
 
-    Scheduler.schedule = schedule
+    scheduler.schedule = schedule

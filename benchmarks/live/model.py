@@ -7,10 +7,12 @@ the live run needs. Usage: ``python model.py FOLDER``.
 
 from __future__ import annotations
 
+import importlib
 import random
 import sys
 
 VOCABULARY = 1024
+SPECIAL = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>"}
 SYLLABLES = ("ka", "lo", "mi", "ren", "su", "tor", "vel", "an", "de", "ish", "po", "qua", "zen")
 CHAT = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}assistant: "
 
@@ -25,27 +27,23 @@ def sample_text(seed: int, words: int) -> str:
 
 def make_tokenizer(folder: str) -> None:
     """Train a byte-level BPE and save it with a chat template."""
-    from tokenizers import ByteLevelBPETokenizer  # type: ignore[import-not-found]
-    from transformers import PreTrainedTokenizerFast  # type: ignore[import-not-found]
-
-    bpe = ByteLevelBPETokenizer()
-    special = ["<s>", "</s>", "<pad>"]
+    # By name: these packages exist in vLLM's environment only, and types are checked in ours.
+    tokenizers = importlib.import_module("tokenizers")
+    transformers = importlib.import_module("transformers")
+    bpe = tokenizers.ByteLevelBPETokenizer()
     text = [sample_text(seed, 400) for seed in range(60)]
-    bpe.train_from_iterator(text, vocab_size=VOCABULARY, special_tokens=special)
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=bpe._tokenizer, bos_token="<s>", eos_token="</s>", pad_token="<pad>"
-    )
+    bpe.train_from_iterator(text, vocab_size=VOCABULARY, special_tokens=list(SPECIAL.values()))
+    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=bpe._tokenizer, **SPECIAL)
     fast.chat_template = CHAT
     fast.save_pretrained(folder)
 
 
 def make_weights(folder: str) -> None:
     """Save a Llama of two layers with random weights in bfloat16."""
-    import torch  # type: ignore[import-not-found]
-    from transformers import LlamaConfig, LlamaForCausalLM
-
+    torch = importlib.import_module("torch")
+    transformers = importlib.import_module("transformers")
     torch.manual_seed(0)
-    config = LlamaConfig(
+    config = transformers.LlamaConfig(
         vocab_size=VOCABULARY,
         hidden_size=128,
         intermediate_size=256,
@@ -58,7 +56,7 @@ def make_weights(folder: str) -> None:
         pad_token_id=2,
         dtype="bfloat16",
     )
-    LlamaForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)
+    transformers.LlamaForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)
 
 
 if __name__ == "__main__":

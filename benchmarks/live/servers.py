@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -83,8 +84,8 @@ def command(plan: Plan, cache: Path) -> list[str]:
 
 def environment(plan: Plan, plugin: Path | None, leak_file: Path | None) -> dict[str, str]:
     """The environment of one server; the leak is switched on by a variable of its own."""
-    bin_free = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", VARIABLE)}
-    bin_free |= {
+    env = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", VARIABLE)}
+    env |= {
         "HF_HUB_OFFLINE": "1",
         "VLLM_CPU_KVCACHE_SPACE": "1",
         "VLLM_NO_USAGE_STATS": "1",
@@ -96,8 +97,8 @@ def environment(plan: Plan, plugin: Path | None, leak_file: Path | None) -> dict
         "VLLM_NIXL_SIDE_CHANNEL_PORT": str(plan.side_port),
     }
     if plugin is not None and leak_file is not None:
-        bin_free |= {"PYTHONPATH": str(plugin), VARIABLE: str(leak_file)}
-    return bin_free
+        env |= {"PYTHONPATH": str(plugin), VARIABLE: str(leak_file)}
+    return env
 
 
 def start(plan: Plan, cache: Path, folder: Path, env: dict[str, str]) -> Server:
@@ -138,10 +139,8 @@ def stop(servers: list[Server]) -> None:
 
 
 def _signal_group(group: int, sent: int) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(group, sent)
-    except ProcessLookupError:
-        pass
 
 
 def _group_lives(server: Server) -> bool:

@@ -44,19 +44,27 @@ def prompt(source: random.Random) -> str:
     return " ".join([fresh, *[phrase] * repeats])[:3500]
 
 
-async def one_request(
-    client: httpx.AsyncClient, prefill: str, decode: str, source: random.Random
-) -> None:
+@dataclass(frozen=True)
+class Route:
+    """The two servers of the pair and the client that reaches them."""
+
+    client: httpx.AsyncClient
+    prefill: str
+    decode: str
+
+
+async def one_request(route: Route, source: random.Random) -> None:
     """Prefill on one server, then decode the same prompt on the other."""
     body = {"model": MODEL_NAME, "prompt": prompt(source), "temperature": 0.0}
-    first = await client.post(
-        f"{prefill}/v1/completions", json=body | {"max_tokens": 1, "kv_transfer_params": REMOTE}
+    first = await route.client.post(
+        f"{route.prefill}/v1/completions",
+        json=body | {"max_tokens": 1, "kv_transfer_params": REMOTE},
     )
     first.raise_for_status()
     handed = first.json()["kv_transfer_params"]
     tokens = source.randint(24, 96)
-    second = await client.post(
-        f"{decode}/v1/completions",
+    second = await route.client.post(
+        f"{route.decode}/v1/completions",
         json=body | {"max_tokens": tokens, "ignore_eos": True, "kv_transfer_params": handed},
     )
     second.raise_for_status()
@@ -69,23 +77,19 @@ async def drive(
     source = random.Random(seed)
     slots = asyncio.Semaphore(8)
     async with httpx.AsyncClient(timeout=REQUEST_SECONDS) as client, asyncio.TaskGroup() as group:
+        route = Route(client, prefill, decode)
         while not stop.is_set():
             await slots.acquire()
             own = random.Random(source.randrange(1 << 30))
-            group.create_task(_counted(client, prefill, decode, tally, own, slots))
+            group.create_task(_counted(route, tally, own, slots))
             await asyncio.sleep(min(source.expovariate(rate), 5.0 / rate))
 
 
 async def _counted(
-    client: httpx.AsyncClient,
-    prefill: str,
-    decode: str,
-    tally: Tally,
-    source: random.Random,
-    slots: asyncio.Semaphore,
+    route: Route, tally: Tally, source: random.Random, slots: asyncio.Semaphore
 ) -> None:
     try:
-        await one_request(client, prefill, decode, source)
+        await one_request(route, source)
         tally.done += 1
     except (httpx.HTTPError, KeyError, ValueError) as error:
         tally.failed += 1

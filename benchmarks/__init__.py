@@ -1,0 +1,1 @@
+"""Measurements of Leadline against real programs and against its peers."""
