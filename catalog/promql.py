@@ -1,0 +1,77 @@
+"""The few helpers that build every PromQL expression of the product.
+
+Older names, label merging and the guards against what vLLM's metrics don't mean live here, and not
+in the exporter: a fleet whose Prometheus scrapes vLLM directly gets the same answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Literal
+
+from catalog.metric import Metric
+
+WINDOW: Final = "5m"
+"""Window of rates: five scrapes a minute apart still leave two samples after one is missed."""
+
+Aggregation = Literal["sum", "max", "min"]
+
+
+def selector(name: str, where: str = "") -> str:
+    """Return `name{where}`, or the bare name without a condition."""
+    return f"{name}{{{where}}}" if where else name
+
+
+def _any_name(metric: Metric, template: str) -> str:
+    """Return *template* for the metric's name, else for its older ones (`or`, series by series)."""
+    parts = [template.replace("NAME", name) for name in (metric.name, *metric.former)]
+    return parts[0] if len(parts) == 1 else "(" + " or ".join(parts) + ")"
+
+
+def _by(labels: Sequence[str]) -> str:
+    return f"by ({', '.join(labels)})"
+
+
+def gauge(metric: Metric, by: Sequence[str], agg: Aggregation = "sum", where: str = "") -> str:
+    """Return a gauge kept by *by*; `pid` series of a multiprocess server merge in the aggregate."""
+    return f"{agg} {_by(by)} ({_any_name(metric, selector('NAME', where))})"
+
+
+def rate(metric: Metric, by: Sequence[str], where: str = "", part: str = "") -> str:
+    """Return the per-second rate of a counter (or of a histogram's *part*: `_sum`, `_count`)."""
+    body = f"rate({selector('NAME' + part, where)}[{WINDOW}])"
+    return f"sum {_by(by)} ({_any_name(metric, body)})"
+
+
+def _guarded(metric: Metric, by: Sequence[str], where: str, part: str) -> str:
+    """Return the rate of *part*, without series whose sum fell while their count did not.
+
+    A negative observation makes `_sum` drop, which `rate()` takes for a restart; see the traps of
+    `request_queue_time_seconds`.
+    """
+
+    def over(function: str, suffix: str) -> str:
+        return f"{function}({selector('NAME' + suffix, where)}[{WINDOW}])"
+
+    body = f"({over('rate', part)} unless ({over('resets', '_sum')} > {over('resets', '_count')}))"
+    return f"sum {_by(by)} ({_any_name(metric, body)})"
+
+
+def ratio(numerator: str, denominator: str, join: str = "") -> str:
+    """Return a ratio of sums; no data (rather than NaN) where the denominator is zero."""
+    return f"({numerator}) / {join + ' ' if join else ''}(({denominator}) > 0)"
+
+
+def mean(metric: Metric, by: Sequence[str], where: str = "") -> str:
+    """Return the mean of a histogram's observations in the window."""
+    return ratio(_guarded(metric, by, where, "_sum"), _guarded(metric, by, where, "_count"))
+
+
+def quantile(q: float, metric: Metric, by: Sequence[str], where: str = "") -> str:
+    """Return a quantile of a histogram, buckets summed over servers first.
+
+    The answer equals the highest finite bucket bound where the quantile lies above it.
+    """
+    buckets = rate(metric, (*by, "le"), where, "_bucket")
+    # Without observations histogram_quantile is NaN: a comparison drops it.
+    return f"histogram_quantile({q:g}, {buckets}) >= 0"
