@@ -90,7 +90,6 @@ def environment(plan: Plan, plugin: Path | None, leak_file: Path | None) -> dict
         "VLLM_CPU_KVCACHE_SPACE": "1",
         "VLLM_NO_USAGE_STATS": "1",
         "VLLM_HOST_IP": "127.0.0.1",
-        "VLLM_SLEEP_WHEN_IDLE": "1",
         "OMP_NUM_THREADS": "1",
         "VLLM_CPU_OMP_THREADS_BIND": str(plan.core),
         "VLLM_NIXL_SIDE_CHANNEL_HOST": "127.0.0.1",

@@ -16,6 +16,8 @@ from benchmarks.live.model import sample_text
 from benchmarks.live.servers import MODEL_NAME
 
 REQUEST_SECONDS = 120.0
+# Shorter than the server's own patience of 5 s: else both close the same idle connection at once.
+LIMITS = httpx.Limits(keepalive_expiry=2.0)
 REMOTE: dict[str, object] = {
     "do_remote_decode": True,
     "do_remote_prefill": False,
@@ -76,7 +78,8 @@ async def drive(
     """Send requests at random instants until told to stop, never more than eight at once."""
     source = random.Random(seed)
     slots = asyncio.Semaphore(8)
-    async with httpx.AsyncClient(timeout=REQUEST_SECONDS) as client, asyncio.TaskGroup() as group:
+    client = httpx.AsyncClient(timeout=REQUEST_SECONDS, limits=LIMITS)
+    async with client, asyncio.TaskGroup() as group:
         route = Route(client, prefill, decode)
         while not stop.is_set():
             await slots.acquire()
