@@ -1,0 +1,1 @@
+"""Finding, running and stopping the programs Leadline stands on: Prometheus, Alertmanager, ours."""
