@@ -1,0 +1,387 @@
+"""The command line: one function a command, each importing what it needs when it runs.
+
+Exit codes of `detect`: 0 judged, nothing found; 1 found; 2 could not run; 3 could not judge.
+Every other command: 0 done, 1 not so (`--check`), 2 could not run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from catalog.config import Config
+    from catalog.panel import Panel
+    from detectors.finding import Finding
+
+VERSION: Final = "0.1.0"
+COULD_NOT_RUN: Final = 2
+
+
+class UsageError(Exception):
+    """A wrong flag or value; the message is one line with the remedy."""
+
+
+def exporter(args: argparse.Namespace) -> int:
+    """Serve this node's page of metrics: hosts, vLLM processes and the servers' own pages."""
+    from exporters.server import run
+
+    targets = [_target(text) for text in args.target]
+    config = _config(
+        args,
+        exporter={
+            "listen": args.listen,
+            "vllm": False if args.no_vllm else None,
+            "targets": targets or None,
+        },
+        cluster=args.cluster,
+        namespace=args.namespace,
+        deployment=args.deployment,
+    )
+    return run(config)
+
+
+def detect(args: argparse.Namespace) -> int:
+    """Print findings once, from Prometheus or from a file."""
+    from detectors.drift.judge import judge
+    from detectors.finding_table import render
+
+    config = _config(args, **_bounds(args), prometheus={"url": args.prometheus})
+    panels = _read_table(args.input) if args.input else _read_prometheus(config, args.last)
+    findings = judge(panels, config)
+    if args.json:
+        for finding in findings:
+            print(json.dumps(finding.to_dict(), allow_nan=False))
+    else:
+        print(render(findings))
+    return _exit_code(findings, fail_on=args.fail_on)
+
+
+def serve(args: argparse.Namespace) -> int:
+    """Run the detector service: findings, alerts, the board and its API."""
+    from detectors.service.server import run
+
+    config = _config(
+        args,
+        **_bounds(args),
+        prometheus={"url": args.prometheus, "step": args.step},
+        alertmanager={"urls": args.alertmanager or None},
+        service={
+            "listen": args.listen,
+            "state": args.state,
+            "every": args.every,
+            "external_url": args.external_url,
+        },
+    )
+    return run(config)
+
+
+def up(args: argparse.Namespace) -> int:
+    """Run the whole stack on this machine until Ctrl-C."""
+    from stack.up import run
+
+    return run(_config(args, **_bounds(args)), state=Path(args.state))
+
+
+def demo(args: argparse.Namespace) -> int:
+    """Run the stack on a simulated 4P1D cluster with a leak in it."""
+    from stack.demo import run
+
+    return run(
+        scenario=args.scenario,
+        check=args.check,
+        state=Path(args.state) if args.state else None,
+        deadline=_seconds(args.deadline),
+        quiet_for=_seconds(args.quiet_for),
+    )
+
+
+def report(args: argparse.Namespace) -> int:
+    """Write the soak report: per signal stable, drifting or unknown."""
+    from reports.soak import write
+    from store.prometheus import PromStore
+
+    config = _config(args, **_bounds(args), prometheus={"url": args.prometheus})
+    end = time.time()
+    start = end - _seconds(args.last)
+    write(_store(PromStore, config), config, start=start, end=end, output=Path(args.output))
+    print(f"wrote {args.output}")
+    return 0
+
+
+def rules(args: argparse.Namespace) -> int:
+    """Write recording and alerting rules, SLA constants and Alertmanager's configuration."""
+    from alerts.generate import write
+
+    write(_config(args), Path(args.output))
+    return 0
+
+
+def dashboards(args: argparse.Namespace) -> int:
+    """Write the Grafana dashboards."""
+    from dashboards.generate import write
+
+    write(Path(args.output))
+    return 0
+
+
+def simulate(args: argparse.Namespace) -> int:
+    """Play a 4P1D cluster: serve its pages, or write its past as OpenMetrics."""
+    if args.history:
+        from simulator.history import write
+
+        until = float(args.until or time.time())
+        since = until - _seconds(args.since)
+        write(Path(args.history), args.scenario, since=since, until=until, seed=args.seed)
+        return 0
+    from simulator.server import run
+
+    until = float(args.until) if args.until else None
+    return run(args.listen, args.scenario, seed=args.seed, until=until)
+
+
+def check_config(args: argparse.Namespace) -> int:
+    """Check leadline.yaml and print what it comes to."""
+    print(_config(args).model_dump_json(indent=2))
+    return 0
+
+
+def _config(args: argparse.Namespace, **overrides: Any) -> Config:
+    from catalog.config import load
+
+    return load(Path(args.config) if args.config else None, None, overrides)
+
+
+def _seconds(text: str) -> float:
+    from catalog.units import duration
+
+    return duration(text)
+
+
+def _bounds(args: argparse.Namespace) -> dict[str, dict[str, str]]:
+    """Return `--limit` and `--sla` flags as the configuration spells them."""
+    return {"limits": _pairs(args.limit, "--limit"), "sla": _pairs(args.sla, "--sla")}
+
+
+def _pairs(values: Sequence[str], flag: str) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for text in values:
+        name, equals, value = text.partition("=")
+        if not equals or not value:
+            raise UsageError(f"{flag} {text!r}: write SIGNAL=VALUE, for example tpot_mean=20ms")
+        pairs[name.strip()] = value.strip()
+    return pairs
+
+
+def _target(text: str) -> dict[str, str]:
+    """Return `URL[,pool=decode][,deployment=x]` as a target of the configuration."""
+    url, *rest = text.split(",")
+    return {"url": url, **_pairs(rest, "--target")}
+
+
+def _store(kind: Callable[..., Any], config: Config) -> Any:
+    prom = config.prometheus
+    return kind(prom.url, timeout=prom.timeout, bearer_token_file=prom.bearer_token_file)
+
+
+def _read_table(path: str) -> Mapping[str, Panel]:
+    from store.table import read_table
+
+    if not sys.stderr.isatty():
+        return read_table(Path(path))
+
+    def progress(share: float) -> None:
+        print(f"\rreading {path}: {share:4.0%}", end="", file=sys.stderr, flush=True)
+
+    panels = read_table(Path(path), progress=progress)
+    print("\r\033[K", end="", file=sys.stderr)
+    return panels
+
+
+def _read_prometheus(config: Config, last: str) -> Mapping[str, Panel]:
+    from catalog.signals import signal
+    from detectors.drift.judge import NEEDED
+    from store.prometheus import PromStore
+
+    store = _store(PromStore, config)
+    end = time.time()
+    start, step = end - _seconds(last), config.prometheus.step
+    return {name: store.panel(signal(name), start, end, step) for name in NEEDED}
+
+
+def _exit_code(findings: Sequence[Finding], *, fail_on: str) -> int:
+    states = {finding.state for finding in findings if finding.kind != "unknown"}
+    if "firing" in states or (fail_on == "watch" and "watch" in states):
+        return 1
+    unknown = [finding for finding in findings if finding.kind == "unknown"]
+    judged = any(finding.kind != "unknown" for finding in findings)
+    return 3 if unknown and not judged else 0
+
+
+def _add_bounds(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--limit", action="append", default=[], metavar="SIGNAL=VALUE",
+        help="limit of a signal, for example host_anon_swap=64GiB (one server's processes)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--sla", action="append", default=[], metavar="SIGNAL=VALUE",
+        help="service level of a signal, for example tpot_mean=20ms",
+    )  # fmt: skip
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="leadline",
+        description="Slow drifts of disaggregated vLLM fleets, flagged before SLAs break.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"leadline {VERSION}")
+    parser.add_argument(
+        "--log-level", default="info", choices=("debug", "info", "warning", "error"),
+        help="least severe log lines to print (default: info)",
+    )  # fmt: skip
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def command(function: Callable[[argparse.Namespace], int], *examples: str) -> Any:
+        text = (function.__doc__ or "").strip()
+        sub = commands.add_parser(
+            function.__name__.replace("_", "-"),
+            help=text.rstrip("."),
+            description=text,
+            epilog="examples:\n" + "\n".join(f"  leadline {line}" for line in examples),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        sub.add_argument("--config", metavar="FILE", help="leadline.yaml")
+        sub.set_defaults(run=function)
+        return sub
+
+    sub = command(
+        exporter, "exporter",
+        "exporter --listen 0.0.0.0:9840 --target http://10.0.0.7:8000/metrics,pool=decode",
+    )  # fmt: skip
+    sub.add_argument("--listen", metavar="HOST:PORT", help="default: 127.0.0.1:9840")
+    sub.add_argument(
+        "--target", action="append", default=[], metavar="URL[,pool=P][,deployment=D]",
+        help="a vLLM server that can't be found in the process table; may be repeated",
+    )  # fmt: skip
+    sub.add_argument("--no-vllm", action="store_true", help="Prometheus scrapes vLLM itself")
+    sub.add_argument("--cluster", help="label cluster")
+    sub.add_argument("--namespace", help="label namespace")
+    sub.add_argument("--deployment", help="label deployment of the servers found here")
+
+    sub = command(
+        detect, "detect --prometheus http://localhost:9090 --last 7d",
+        "detect --input soak.parquet --limit host_anon_swap=64GiB --json",
+    )  # fmt: skip
+    source = sub.add_mutually_exclusive_group(required=True)
+    source.add_argument("--prometheus", metavar="URL", help="read from a Prometheus API")
+    source.add_argument("--input", metavar="FILE", help="read a CSV or Parquet table")
+    sub.add_argument("--last", default="7d", metavar="SPAN", help="history to read (default: 7d)")
+    sub.add_argument("--json", action="store_true", help="one JSON object a line")
+    sub.add_argument(
+        "--fail-on", default="firing", choices=("firing", "watch"),
+        help="least state that makes the exit code 1 (default: firing)",
+    )  # fmt: skip
+    _add_bounds(sub)
+
+    sub = command(
+        serve, "serve --prometheus http://localhost:9090 --alertmanager http://localhost:9093"
+    )
+    sub.add_argument("--prometheus", metavar="URL", help="default: http://127.0.0.1:9090")
+    sub.add_argument(
+        "--alertmanager", action="append", default=[], metavar="URL",
+        help="may be repeated, once per replica",
+    )  # fmt: skip
+    sub.add_argument("--listen", metavar="HOST:PORT", help="default: 127.0.0.1:9841")
+    sub.add_argument("--state", metavar="DIR", help="folder of the ledger (default: state)")
+    sub.add_argument("--every", metavar="SPAN", help="time between cycles (default: 60s)")
+    sub.add_argument("--step", metavar="SPAN", help="grid of range queries (default: 60s)")
+    sub.add_argument("--external-url", metavar="URL", help="how people reach the board")
+    _add_bounds(sub)
+
+    sub = command(up, "up", "up --config leadline.yaml --state /var/lib/leadline")
+    sub.add_argument("--state", default="state", metavar="DIR", help="data of all programs")
+    _add_bounds(sub)
+
+    sub = command(demo, "demo", "demo --scenario none", "demo --check")
+    sub.add_argument("--scenario", default="leak", choices=("leak", "acceptance", "none"))
+    sub.add_argument("--check", action="store_true", help="exit 0 once the alert is active")
+    sub.add_argument("--state", metavar="DIR", help="keep data here (default: a temporary folder)")
+    sub.add_argument("--deadline", default="10m", metavar="SPAN", help="of --check (default: 10m)")
+    sub.add_argument(
+        "--quiet-for", default="2m", metavar="SPAN",
+        help="how long --check of scenario none listens (default: 2m)",
+    )  # fmt: skip
+
+    sub = command(report, "report --prometheus http://localhost:9090 --last 7d -o report.html")
+    sub.add_argument("--prometheus", metavar="URL", help="default: http://127.0.0.1:9090")
+    sub.add_argument("--last", default="7d", metavar="SPAN", help="span of it (default: 7d)")
+    sub.add_argument("-o", "--output", required=True, metavar="FILE")
+    _add_bounds(sub)
+
+    sub = command(rules, "rules -o /etc/prometheus/leadline")
+    sub.add_argument("-o", "--output", required=True, metavar="DIR")
+    sub = command(dashboards, "dashboards -o /var/lib/grafana/dashboards")
+    sub.add_argument("-o", "--output", required=True, metavar="DIR")
+
+    sub = command(
+        simulate, "simulate --listen 127.0.0.1:9850 --scenario leak",
+        "simulate --history past.om --since 3d --scenario leak",
+    )  # fmt: skip
+    sub.add_argument("--listen", default="127.0.0.1:9850", metavar="HOST:PORT")
+    sub.add_argument("--scenario", default="leak", choices=("leak", "acceptance", "none"))
+    sub.add_argument("--seed", type=int, default=1)
+    sub.add_argument("--history", metavar="FILE", help="write the past instead of serving")
+    sub.add_argument("--since", default="3d", metavar="SPAN", help="length of the past")
+    sub.add_argument("--until", metavar="UNIX", help="end of the past (default: now)")
+
+    command(check_config, "check-config --config leadline.yaml")
+    return parser
+
+
+def _known_errors() -> tuple[type[Exception], ...]:
+    """Return the errors whose message is one line for the user, of the rooms that are loaded."""
+    names = (
+        ("catalog.config", "ConfigError"),
+        ("store.prometheus", "StoreError"),
+        ("store.table", "TableError"),
+        ("stack.errors", "StackError"),
+    )
+    found = [getattr(sys.modules[m], n, None) for m, n in names if m in sys.modules]
+    return (UsageError, ValueError, OSError, *(e for e in found if e is not None))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    args = _parser().parse_args(argv)
+    logging.basicConfig(
+        level=args.log_level.upper(), stream=sys.stderr,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )  # fmt: skip
+    try:
+        return int(args.run(args))
+    except ImportError as error:
+        extra = "dashboards" if args.command == "dashboards" else "serve"
+        hint = f"pip install 'leadline[{extra}]'"
+        print(f"leadline: {error.name} is not installed: {hint}", file=sys.stderr)
+    except BrokenPipeError:
+        # A reader such as `head` went away: that is its right.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 130
+    except _known_errors() as error:
+        print(f"leadline: {error}", file=sys.stderr)
+    return COULD_NOT_RUN
+
+
+if __name__ == "__main__":
+    sys.exit(main())
