@@ -88,7 +88,11 @@ def runs(program: Path) -> bool:
     """Whether `PROGRAM --version` ends well, which finds missing libraries and foreign builds."""
     try:
         done = subprocess.run(
-            [program, "--version"], capture_output=True, timeout=30, stdin=subprocess.DEVNULL
+            [program, "--version"],
+            check=False,
+            capture_output=True,
+            timeout=60,
+            stdin=subprocess.DEVNULL,
         )
     except (OSError, subprocess.TimeoutExpired):
         return False

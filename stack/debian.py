@@ -127,6 +127,7 @@ def _run(argv: list[str], cwd: Path, check: bool = True) -> str:
     try:
         done = subprocess.run(
             argv,
+            check=False,
             cwd=cwd,
             env=environment,
             capture_output=True,
