@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from detectors.finding import Finding
 
 VERSION: Final = "0.1.0"
+Command = Callable[..., argparse.ArgumentParser]
 COULD_NOT_RUN: Final = 2
 
 
@@ -249,9 +250,11 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    def command(function: Callable[[argparse.Namespace], int], *examples: str) -> Any:
+    def command(
+        function: Callable[[argparse.Namespace], int], *examples: str
+    ) -> argparse.ArgumentParser:
         text = (function.__doc__ or "").strip()
-        sub = commands.add_parser(
+        sub: argparse.ArgumentParser = commands.add_parser(
             function.__name__.replace("_", "-"),
             help=text.rstrip("."),
             description=text,
@@ -263,6 +266,14 @@ def _parser() -> argparse.ArgumentParser:
         sub.set_defaults(run=function)
         return sub
 
+    _node_commands(command)
+    _fleet_commands(command)
+    _made_commands(command)
+    return parser
+
+
+def _node_commands(command: Command) -> None:
+    """Add what runs on a node of a fleet."""
     sub = command(
         exporter, "exporter",
         "exporter --listen 0.0.0.0:9840 --target http://10.0.0.7:8000/metrics,pool=decode",
@@ -277,6 +288,13 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--namespace", help="label namespace")
     sub.add_argument("--deployment", help="label deployment of the servers found here")
 
+    sub = command(up, "up", "up --config leadline.yaml --state /var/lib/leadline")
+    sub.add_argument("--state", default="state", metavar="DIR", help="data of all programs")
+    _add_bounds(sub)
+
+
+def _fleet_commands(command: Command) -> None:
+    """Add what reads a whole fleet."""
     sub = command(
         detect, "detect --prometheus http://localhost:9090 --last 7d",
         "detect --input soak.parquet --limit host_anon_swap=64GiB --json",
@@ -307,10 +325,15 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--external-url", metavar="URL", help="how people reach the board")
     _add_bounds(sub)
 
-    sub = command(up, "up", "up --config leadline.yaml --state /var/lib/leadline")
-    sub.add_argument("--state", default="state", metavar="DIR", help="data of all programs")
+    sub = command(report, "report --prometheus http://localhost:9090 --last 7d -o report.html")
+    sub.add_argument("--prometheus", metavar="URL", help="default: http://127.0.0.1:9090")
+    sub.add_argument("--last", default="7d", metavar="SPAN", help="span of it (default: 7d)")
+    sub.add_argument("-o", "--output", required=True, metavar="FILE")
     _add_bounds(sub)
 
+
+def _made_commands(command: Command) -> None:
+    """Add what writes files, plays a cluster or checks."""
     sub = command(demo, "demo", "demo --scenario none", "demo --check")
     sub.add_argument("--scenario", default="leak", choices=("leak", "acceptance", "none"))
     sub.add_argument("--check", action="store_true", help="exit 0 once the alert is active")
@@ -320,12 +343,6 @@ def _parser() -> argparse.ArgumentParser:
         "--quiet-for", default="2m", metavar="SPAN",
         help="how long --check of scenario none listens (default: 2m)",
     )  # fmt: skip
-
-    sub = command(report, "report --prometheus http://localhost:9090 --last 7d -o report.html")
-    sub.add_argument("--prometheus", metavar="URL", help="default: http://127.0.0.1:9090")
-    sub.add_argument("--last", default="7d", metavar="SPAN", help="span of it (default: 7d)")
-    sub.add_argument("-o", "--output", required=True, metavar="FILE")
-    _add_bounds(sub)
 
     sub = command(rules, "rules -o /etc/prometheus/leadline")
     sub.add_argument("-o", "--output", required=True, metavar="DIR")
@@ -344,7 +361,6 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--until", metavar="UNIX", help="end of the past (default: now)")
 
     command(check_config, "check-config --config leadline.yaml")
-    return parser
 
 
 def _known_errors() -> tuple[type[Exception], ...]:
