@@ -1,0 +1,193 @@
+"""The grammar of Prometheus text exposition (0.0.4), one line at a time, and the one writer of it.
+
+What counts as valid is what Prometheus' own parser takes, because one line that it refuses loses
+the whole scrape: its float syntax (Go's, without hexadecimal and underscores; a value too large is
+an error there, not infinity), its escapes, no label twice. OpenMetrics lines are read too; the
+exemplar and the timestamp that may follow a value are left out.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, NamedTuple
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+Reason = Literal[
+    "syntax", "labels", "value", "encoding", "type", "duplicate", "conflict", "truncated",
+    "limit", "reserved",
+]  # fmt: skip
+"""Why a line was dropped.
+
+`syntax`: no sample, HELP or TYPE line; `labels`: a label twice, or `__name__`; `value`: no float as
+Go reads it; `encoding`: not UTF-8, or a NUL; `type`: no type, or a sample its family cannot have;
+`duplicate`: the series was there already; `conflict`: another server's family of that name has
+another shape; `truncated`: no line feed at the end; `limit`: more lines than a page may have;
+`reserved`: a name that only this exporter writes.
+"""
+
+Labels = tuple[tuple[str, str], ...]
+
+NAME: Final = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
+_LABEL: Final = r"[a-zA-Z_][a-zA-Z0-9_]*"
+_STRING: Final = r'"(?:[^"\\\n\0]|\\[^\n\0])*+"'
+_PAIR: Final = rf"({_LABEL})[ \t]*=[ \t]*({_STRING})[ \t]*(?:,[ \t]*|(?=\}}))"
+_PAIRS: Final = _PAIR.replace("(" + _LABEL, "(?:" + _LABEL).replace("(" + _STRING, "(?:" + _STRING)
+# name, labels, value; a timestamp or an exemplar may follow. Repetitions are possessive: linear.
+_LINE = re.compile(
+    rf"[ \t]*({NAME})(?:[ \t]*\{{[ \t]*((?:{_PAIRS})*+)\}}[ \t]*|[ \t]+)"
+    r"([^ \t\n]+)"
+    r"(?:[ \t]+-?[0-9]{1,19}(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)?(?:[ \t]+#[ \t]*\{.*)?[ \t]*"
+)
+_LABELS = re.compile(_PAIR.replace(r"(?=\})", "$"))
+_UNFIT = re.compile("[\ud800-\udfff\0]")
+SHORT: Final = re.compile(r"[+-]?[0-9]{1,100}(?:\.[0-9]{0,100})?(?:e[+-]?[0-9]{1,2})?")
+"""Nearly every value there is: too short to overflow, so no arithmetic is needed to trust it."""
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_WORD = re.compile(r"[+-]?inf(?:inity)?|nan", re.IGNORECASE | re.ASCII)
+_ESCAPE = re.compile(r"\\(.?)", re.DOTALL)
+
+
+class BadLine(Exception):  # noqa: N818 - it names the line, as the reports that count it do
+    """A line that must not be passed on; `reason` says why."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(reason)
+        self.reason: Reason = reason
+
+
+class Sample(NamedTuple):
+    """One sample line, taken apart. Label values stay escaped as they are written.
+
+    Attributes:
+        name: Name of the sample.
+        labels: In the order of the line, without empty values: Prometheus holds those for absent.
+        value: As written.
+        end: Where the value begins in the line.
+    """
+
+    name: str
+    labels: Labels
+    value: str
+    end: int
+
+
+def valid_value(text: str) -> bool:
+    """Whether Prometheus reads *text* as a sample's value."""
+    if SHORT.fullmatch(text):
+        return True
+    if _NUMBER.fullmatch(text):
+        return math.isfinite(float(text))
+    return _WORD.fullmatch(text) is not None
+
+
+def normal_escapes(text: str, known: str) -> str:
+    r"""Return *text* with a backslash before anything but *known* doubled: Prometheus keeps it so.
+
+    Stricter readers refuse a page for an unknown escape such as `\d`.
+    """
+    if "\\" not in text:
+        return text
+    return _ESCAPE.sub(
+        lambda m: m[0] if m[1] and m[1] in known else "\\\\" + m[1],
+        text,
+    )
+
+
+def parse_line(line: str) -> Sample:
+    """Take a sample line apart.
+
+    Raises:
+        BadLine: Prometheus would refuse the line, and with it the page.
+    """
+    match = _LINE.fullmatch(line)
+    if _UNFIT.search(line):
+        raise BadLine("encoding")
+    if match is None:
+        raise BadLine("syntax")
+    name, inside, value = match.groups()
+    labels: Labels = ()
+    if inside:
+        found = _LABELS.findall(inside)
+        names = {label for label, _ in found}
+        if len(names) < len(found) or "__name__" in names:
+            raise BadLine("labels")
+        labels = tuple(
+            (label, normal_escapes(quoted[1:-1], '\\n"')) for label, quoted in found if quoted[2:]
+        )
+    if not valid_value(value):
+        raise BadLine("value")
+    return Sample(name, labels, value, match.start(3))
+
+
+def escape(value: str) -> str:
+    """Return a label value as it is written between quotes."""
+    return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
+
+
+def number(value: float) -> str:
+    """Return a value as Prometheus reads it, without loss."""
+    if math.isnan(value):
+        return "NaN"
+    return repr(float(value)) if math.isfinite(value) else "+Inf" if value > 0 else "-Inf"
+
+
+def series(name: str, labels: Labels) -> str:
+    """Return `name{labels}`; label values are escaped already."""
+    if not labels:
+        return name
+    return name + "{" + ",".join([f'{label}="{value}"' for label, value in labels]) + "}"
+
+
+@dataclass
+class Family:
+    """One family to write.
+
+    Attributes:
+        name: Name on its HELP and TYPE lines.
+        type: counter, gauge, histogram, summary or untyped.
+        help: One sentence; empty: no HELP line.
+        samples: Name, labels and value; empty label values are left out.
+    """
+
+    name: str
+    type: str
+    help: str = ""
+    samples: list[tuple[str, Mapping[str, str], float]] = field(default_factory=list)
+
+    def add(self, value: float, labels: Mapping[str, str], suffix: str = "") -> None:
+        """Add one sample, named as the family plus *suffix*."""
+        self.samples.append((self.name + suffix, labels, value))
+
+
+def header(name: str, type_: str, help_: str) -> str:
+    """Return the HELP and TYPE lines of a family; *help_* is escaped already."""
+    told = f"# HELP {name} {help_}\n" if help_ else ""
+    return f"{told}# TYPE {name} {type_}\n"
+
+
+def write(families: Iterable[Family]) -> str:
+    """Return the exposition of *families*: those without samples are left out."""
+    parts: list[str] = []
+    for family in families:
+        if family.samples:
+            parts.append(header(family.name, family.type, _help(family.help)))
+            parts.append(_lines(family.samples))
+    return "".join(parts)
+
+
+def _lines(samples: Sequence[tuple[str, Mapping[str, str], float]]) -> str:
+    return "".join(
+        [
+            f"{series(name, tuple((k, escape(v)) for k, v in labels.items() if v))} "
+            f"{number(value)}\n"
+            for name, labels, value in samples
+        ]
+    )
+
+
+def _help(text: str) -> str:
+    return text.replace("\\", r"\\").replace("\n", r"\n")

@@ -1,0 +1,308 @@
+"""Pages passed through: identity labels spliced into every line, bad lines dropped and counted.
+
+A page is text in and text out; no sample becomes an object. What is known of a series (its labels
+as they go out, its family) is remembered from scrape to scrape under the text before the value, so
+that a line costs one look-up and one check of its value. Memory is bounded by the page: what the
+last pages did not name is forgotten.
+
+Decisions:
+
+- Labels of ours win over the page's (`server`, `pool`, …): the page's become `exported_<name>`, as
+  Prometheus itself does. Labels that only fill in (`model_name`, `engine`) leave the page's alone.
+- `_created` series are left out unless asked for: they are instants, which careless readers take
+  for bytes or counts, and a third of a page. They are not counted as dropped.
+- Timestamps, exemplars and comments are left out.
+- Families of several servers go out under one HELP and TYPE. The first one's words and type hold.
+  Counter, gauge and untyped differ in the TYPE line only, so another server's samples are kept;
+  where one is a histogram or summary and the other isn't, the second server's family is dropped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from catalog.exposition import (
+    NAME,
+    SHORT,
+    BadLine,
+    Labels,
+    Reason,
+    escape,
+    header,
+    normal_escapes,
+    parse_line,
+    series,
+    valid_value,
+)
+
+MAX_LINES: Final = 100_000
+
+_HEADER = re.compile(rf"#[ \t]+(HELP|TYPE)[ \t]+({NAME})(?:[ \t]+(.*))?")
+_CLAIMS_HEADER = re.compile(r"#[ \t]+(?:HELP|TYPE)(?:[ \t]|$)")
+_TYPES: Final = {
+    "counter": "counter", "gauge": "gauge", "histogram": "histogram", "summary": "summary",
+    "untyped": "untyped", "unknown": "untyped", "info": "gauge", "stateset": "gauge",
+    "gaugehistogram": "untyped",
+}  # fmt: skip
+"""Types of both formats, as text 0.0.4 names them."""
+_OPEN_SUFFIXES: Final = (("_total", "counter"), ("_info", "info"))
+_PARTS: Final = {
+    "histogram": ("_bucket", "_sum", "_count"),
+    "summary": ("_sum", "_count"),
+}
+_BORN: Final = ("counter", "histogram", "summary")
+
+
+class Block(NamedTuple):
+    """The samples of one family on one page, as text."""
+
+    name: str
+    type: str
+    help: str
+    text: str
+    samples: int
+
+
+@dataclass
+class Page:
+    """A page with the identity spliced in.
+
+    Attributes:
+        blocks: Its families in the order of the page.
+        dropped: Lines that were not passed on, by reason.
+        samples: Lines that were.
+    """
+
+    blocks: list[Block]
+    dropped: Counter[Reason] = field(default_factory=Counter)
+    samples: int = 0
+
+
+class _Family:
+    __slots__ = ("help", "lines", "name", "type")
+
+    def __init__(self, name: str, type_: str, help_: str) -> None:
+        self.name = name
+        self.type = type_
+        self.help = help_
+        self.lines: list[str] = []
+
+
+class _Slot:
+    """A series as it goes out, and the last scrape that had it."""
+
+    __slots__ = ("family", "scrape", "text")
+
+    def __init__(self, text: str, family: _Family | None) -> None:
+        self.text = text
+        self.family = family  # None: known, and left out on purpose
+        self.scrape = 0
+
+
+class Splicer:
+    """Splices one target's identity into its pages. Not safe for two threads at once.
+
+    Args:
+        ours: Labels that win over the page's.
+        fill: Labels that are set where the page has none.
+        reserved: Beginning of names that the page must not use.
+        created: Keep `_created` series.
+        max_lines: Lines of a page that are read; the rest is dropped and counted.
+    """
+
+    def __init__(
+        self,
+        ours: Mapping[str, str],
+        fill: Mapping[str, str] | None = None,
+        *,
+        reserved: str = "",
+        created: bool = False,
+        max_lines: int = MAX_LINES,
+    ) -> None:
+        self._ours: Labels = tuple((k, escape(v)) for k, v in ours.items() if v)
+        self._names = frozenset(k for k, _ in self._ours)
+        self._fill: Labels = tuple((k, escape(v)) for k, v in (fill or {}).items() if v)
+        self._reserved = reserved
+        self._created = created
+        self._max_lines = max_lines
+        self._scrape = 0
+        self._headers: list[str] = []
+        self._bad_headers: Counter[Reason] = Counter()
+        self._declared: dict[str, tuple[str, str]] = {}
+        self._slots: dict[str, _Slot] = {}
+        self._by_series: dict[str, _Slot] = {}
+        self._families: dict[str, _Family] = {}
+
+    def splice(self, page: bytes) -> Page:
+        """Return *page* with the labels in every line, without the lines that are no good."""
+        lines, dropped = self._split(page)
+        headers = [line for line in lines if line[:1] == "#"]
+        if headers != self._headers:
+            self._declare(headers)
+        dropped.update(self._bad_headers)
+        self._scrape += 1
+        scrape, slot_of, plain = self._scrape, self._slots.get, SHORT.fullmatch
+        for line in lines:
+            before, _, value = line.rpartition(" ")
+            slot = slot_of(before)
+            if slot is None or slot.scrape == scrape or not (plain(value) or valid_value(value)):
+                self._slowly(line, dropped)
+                continue
+            slot.scrape = scrape
+            if slot.family is not None:
+                slot.family.lines.append(slot.text + value)
+        return self._finish(dropped)
+
+    def _split(self, page: bytes) -> tuple[list[str], Counter[Reason]]:
+        dropped: Counter[Reason] = Counter()
+        lines = page.decode("utf-8", "surrogateescape").split("\n", self._max_lines)
+        rest = lines.pop()
+        if len(lines) == self._max_lines and rest:
+            dropped["limit"] += rest.count("\n") + (not rest.endswith("\n"))
+        elif rest.strip(" \t") and not rest.startswith("# EOF"):
+            dropped["truncated"] += 1
+        return lines, dropped
+
+    def _declare(self, headers: list[str]) -> None:
+        """Read the HELP and TYPE lines anew; what was known of series rests on them."""
+        self._headers, self._bad_headers, self._declared = headers, Counter(), {}
+        self._slots, self._by_series, self._families = {}, {}, {}
+        types: dict[str, str] = {}
+        helps: dict[str, str] = {}
+        for line in headers:
+            match = _HEADER.fullmatch(line)
+            if match is None:
+                self._bad_headers["syntax"] += _CLAIMS_HEADER.match(line) is not None
+            elif any("\ud800" <= char <= "\udfff" or char == "\0" for char in line):
+                self._bad_headers["encoding"] += 1
+            elif match[1] == "HELP":
+                text = (match[3] or "").replace('\\"', '"')  # OpenMetrics escapes quotes here too
+                helps.setdefault(match[2], normal_escapes(text, "\\n"))
+            elif (type_ := (match[3] or "").rstrip(" \t")) in _TYPES:
+                types.setdefault(match[2], type_)
+            else:
+                self._bad_headers["type"] += 1
+        self._bad_headers += Counter()  # drops the zeros
+        self._declared = {name: (type_, helps.get(name, "")) for name, type_ in types.items()}
+        for name in helps.keys() - types.keys():
+            self._declared[name] = ("untyped", helps[name])
+
+    def _slowly(self, line: str, dropped: Counter[Reason]) -> None:
+        """Take in a line that is new, odd or bad."""
+        bare = line.strip(" \t")
+        if not bare or bare[0] == "#":
+            return
+        try:
+            sample = parse_line(line)
+            text = series(sample.name, self._labels(sample.labels)) + " "
+            slot = self._slot(sample.name, self._labels(sample.labels), text)
+            if slot.scrape == self._scrape:
+                raise BadLine("duplicate")
+        except BadLine as bad:
+            dropped[bad.reason] += 1
+            return
+        slot.scrape = self._scrape
+        if line[sample.end - 1] == " ":
+            self._slots[line[: sample.end - 1]] = slot
+        if slot.family is not None:
+            slot.family.lines.append(slot.text + sample.value)
+
+    def _labels(self, labels: Labels) -> Labels:
+        """Return the labels of a series with ours."""
+        taken = {name for name, _ in labels}
+        kept: list[tuple[str, str]] = []
+        for name, value in labels:
+            new = name
+            while new in self._names or (new != name and new in taken):
+                new = f"exported_{new}"
+            taken.add(new)
+            kept.append((new, value))
+        filled = tuple(pair for pair in self._fill if pair[0] not in taken)
+        return (*kept, *self._ours, *filled)
+
+    def _slot(self, name: str, labels: Labels, text: str) -> _Slot:
+        """Return the one slot of a series, however its labels are ordered."""
+        key = series(name, tuple(sorted(labels)))
+        slot = self._by_series.get(key)
+        if slot is None:
+            if self._reserved and name.startswith(self._reserved):
+                raise BadLine("reserved")
+            slot = self._by_series[key] = _Slot(text, self._family(name))
+        return slot
+
+    def _family(self, name: str) -> _Family | None:
+        """Return the family that a sample belongs to; None: a `_created` that is left out.
+
+        Raises:
+            BadLine: Its family is of a type that has no such sample.
+        """
+        if name.endswith("_created") and not self._created:
+            base = name.removesuffix("_created")
+            if any(self._type(whole) in _BORN for whole in (base, f"{base}_total")):
+                return None
+        found = self._find(name)
+        return self._families.setdefault(found.name, found)
+
+    def _find(self, name: str) -> _Family:
+        if name in self._declared:
+            type_, help_ = self._declared[name]
+            if type_ == "histogram":
+                raise BadLine("type")
+            return _Family(name, _TYPES[type_], help_)
+        for type_, suffixes in _PARTS.items():
+            for suffix in suffixes:
+                base = name.removesuffix(suffix)
+                if base != name and self._type(base) == type_:
+                    return _Family(base, type_, self._declared[base][1])
+        for suffix, type_ in _OPEN_SUFFIXES:
+            base = name.removesuffix(suffix)
+            if base != name and self._type(base) == type_:
+                return _Family(name, _TYPES[type_], self._declared[base][1])
+        return _Family(name, "untyped", "")
+
+    def _type(self, name: str) -> str:
+        return self._declared.get(name, ("", ""))[0]
+
+    def _finish(self, dropped: Counter[Reason]) -> Page:
+        blocks = []
+        samples = 0
+        for family in self._families.values():
+            if family.lines:
+                text = "\n".join(family.lines) + "\n"
+                blocks.append(Block(family.name, family.type, family.help, text, len(family.lines)))
+                samples += len(family.lines)
+                family.lines = []
+        if len(self._slots) > 2 * samples + 64:
+            self._forget()
+        return Page(blocks, dropped, samples)
+
+    def _forget(self) -> None:
+        """Forget the series that this scrape did not have."""
+        now = self._scrape
+        self._slots = {k: slot for k, slot in self._slots.items() if slot.scrape == now}
+        self._by_series = {k: slot for k, slot in self._by_series.items() if slot.scrape == now}
+
+
+def _shape(type_: str) -> str:
+    return type_ if type_ in _PARTS else "single"
+
+
+def merge(pages: Iterable[Page]) -> str:
+    """Return one exposition of all *pages*; what conflicts is counted on the page that lost."""
+    types: dict[str, str] = {}
+    parts: dict[str, list[str]] = {}
+    for page in pages:
+        for block in page.blocks:
+            if block.name not in types:
+                types[block.name] = block.type
+                parts[block.name] = [header(block.name, block.type, block.help)]
+            elif _shape(types[block.name]) != _shape(block.type):
+                page.dropped["conflict"] += block.samples
+                page.samples -= block.samples
+                continue
+            parts[block.name].append(block.text)
+    return "".join([text for family in parts.values() for text in family])
