@@ -15,6 +15,7 @@ from pathlib import Path
 
 import httpx
 
+from benchmarks.live.measure import History
 from benchmarks.live.processes import Reading, read_tree
 from benchmarks.live.servers import Server
 
@@ -44,21 +45,20 @@ class Recorder:
         """Open the tables in ``folder``."""
         self.pages = folder / "pages"
         self.pages.mkdir(parents=True, exist_ok=True)
+        self.history = History()
         self._memory = _Table(folder / "processes.csv")
         self._other = _Table(folder / "extras.csv")
 
-    def sample(self, servers: Sequence[Server], now: float | None = None) -> list[Reading]:
-        """Record one instant, and return the readings of all servers."""
-        at = time.time() if now is None else now
-        seen: list[Reading] = []
+    def sample(self, servers: Sequence[Server]) -> None:
+        """Record one instant of all servers."""
+        at = time.time()
         for server in servers:
             readings = read_tree(server.process.pid)
             labels = (server_label(server.plan.port), server.plan.pool)
             self._memory.write(at, labels, readings, MEMORY)
             self._other.write(at, labels, readings, OTHER)
+            self.history.add(at, server.plan.pool, readings)
             self._page(server, at)
-            seen += readings
-        return seen
 
     def close(self) -> None:
         """Close the tables."""

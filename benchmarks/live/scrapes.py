@@ -22,7 +22,7 @@ class ScrapeWriter:
 
     def __init__(self, path: Path) -> None:
         """Start an empty record at ``path``."""
-        self._file = lzma.open(path, "wt", encoding="utf-8", preset=6)
+        self._file = lzma.open(path, "wt", encoding="utf-8", preset=6)  # noqa: SIM115 - as long as the run
 
     def add(self, at: float, page: str) -> None:
         """Keep one page."""

@@ -125,12 +125,12 @@ def is_ready(server: Server) -> bool:
         return False
 
 
-def stop(servers: list[Server]) -> None:
+def stop(servers: list[Server], patience: float = STOP_SECONDS) -> None:
     """Stop the servers with all their children, kindly first."""
-    for sent, patience in ((signal.SIGINT, STOP_SECONDS), (signal.SIGKILL, 5.0)):
+    for sent, seconds in ((signal.SIGINT, patience), (signal.SIGKILL, 5.0)):
         for server in servers:
             _signal_group(server.process.pid, sent)
-        limit = time.monotonic() + patience
+        limit = time.monotonic() + seconds
         while any(_group_lives(s) for s in servers) and time.monotonic() < limit:
             time.sleep(0.2)
         if not any(_group_lives(s) for s in servers):
