@@ -43,17 +43,18 @@ def rate(metric: Metric, by: Sequence[str], where: str = "", part: str = "") -> 
     return f"sum {_by(by)} ({_any_name(metric, body)})"
 
 
-def _guarded(metric: Metric, by: Sequence[str], where: str, part: str) -> str:
-    """Return the rate of *part*, without series whose sum fell while their count did not.
+def _guarded(metric: Metric, by: Sequence[str], where: str, part: str, guard: str) -> str:
+    """Return the rate of *part*, without series whose guard's sum fell while its count did not.
 
     A negative observation makes `_sum` drop, which `rate()` takes for a restart; see the traps of
     `request_queue_time_seconds`.
     """
 
-    def over(function: str, suffix: str) -> str:
-        return f"{function}({selector('NAME' + suffix, where)}[{WINDOW}])"
+    def over(function: str, name: str) -> str:
+        return f"{function}({selector(name, where)}[{WINDOW}])"
 
-    body = f"({over('rate', part)} unless ({over('resets', '_sum')} > {over('resets', '_count')}))"
+    fell = f"{over('resets', guard + '_sum')} > {over('resets', guard + '_count')}"
+    body = f"({over('rate', 'NAME' + part)} unless ({fell}))"
     return f"sum {_by(by)} ({_any_name(metric, body)})"
 
 
@@ -62,9 +63,47 @@ def ratio(numerator: str, denominator: str, join: str = "") -> str:
     return f"({numerator}) / {join + ' ' if join else ''}(({denominator}) > 0)"
 
 
-def mean(metric: Metric, by: Sequence[str], where: str = "") -> str:
-    """Return the mean of a histogram's observations in the window."""
-    return ratio(_guarded(metric, by, where, "_sum"), _guarded(metric, by, where, "_count"))
+def mean(metric: Metric, by: Sequence[str], where: str = "", guard: Metric | None = None) -> str:
+    """Return the mean of a histogram's observations in the window.
+
+    Args:
+        metric: The histogram.
+        by: Labels kept.
+        where: Label condition.
+        guard: Histogram whose sum falls when an observation is corrupt; default: *metric* itself.
+    """
+    name = guard.name if guard else "NAME"
+    total, count = (_guarded(metric, by, where, part, name) for part in ("_sum", "_count"))
+    return ratio(total, count)
+
+
+def events(metric: Metric, witness: Metric, by: Sequence[str], window: str) -> str:
+    """Return how often a counter moved in *window*; no data where it did not.
+
+    `increase()` can't see the first increment of a counter that is born with it, so a series that
+    is above zero now and was absent one *window* ago counts in full, provided that the *witness*
+    of the same server was there: else it is the scrape that is new, not the event.
+    """
+    seen = f"sum {_by(by)} (increase({metric.name}[{window}])) > 0"
+    born = (
+        f"{metric.name} > 0 unless {metric.name} offset {window} "
+        f"and on ({', '.join(by)}) {witness.name} offset {window}"
+    )
+    return f"{seen} or sum {_by(by)} ({born})"
+
+
+def target(slo: Metric, signal: str, series: str) -> str:
+    """Return the service level of *signal* for every one of *series*, the nearest scope first."""
+    scopes = (
+        ("deployment, model_name", 'deployment!="", model_name!=""'),
+        ("deployment", 'deployment!="", model_name=""'),
+        ("", 'deployment="", model_name=""'),
+    )
+    return " or ".join(
+        f"0 * {series} + on ({on}) group_left () "
+        + selector(slo.name, f'signal="{signal}", {where}')
+        for on, where in scopes
+    )
 
 
 def quantile(q: float, metric: Metric, by: Sequence[str], where: str = "") -> str:

@@ -21,7 +21,12 @@ EPP_TTFT: Final = Metric(
     ("model_name", "target_model_name"), lazy=True,
 )  # fmt: skip
 
-METRICS: Final[dict[str, Metric]] = {m.name: m for m in (*VLLM, EPP_TTFT, *OWN)}
+UP: Final = Metric(
+    "up", "gauge", "count", "Whether Prometheus' last scrape of a target succeeded: 1 or 0.",
+    ("job", "instance"),
+)  # fmt: skip
+
+METRICS: Final[dict[str, Metric]] = {m.name: m for m in (*VLLM, EPP_TTFT, *OWN, UP)}
 
 NOT_PREFILL: Final = 'pool!="prefill"'
 NOT_DECODE: Final = 'pool!="decode"'
@@ -34,13 +39,21 @@ def _vllm(name: str) -> Metric:
 
 
 def _latency(
-    name: str, title: str, metric: str, *, where: str = "", load: str = "", note: str = ""
+    name: str,
+    title: str,
+    metric: str,
+    *,
+    where: str = "",
+    load: str = "",
+    note: str = "",
+    guard: str = "",
 ) -> Signal:
     """Return the mean of a latency histogram by pool."""
     m = _vllm(metric)
+    expr = promql.mean(m, LEVELS["pool"], where, _vllm(guard) if guard else None)
     return Signal(
-        name, title, m.unit, "pool", promql.mean(m, LEVELS["pool"], where), f"mean{_W}", "up",
-        (m,), load=load, note=note or " ".join(m.traps),
+        name, title, m.unit, "pool", expr, f"mean{_W}", "up", (m,), load=load,
+        note=note or " ".join(m.traps),
     )  # fmt: skip
 
 
@@ -208,8 +221,10 @@ _ALL: Final[tuple[Signal, ...]] = (
              load="request_rate"),
     _latency("queue_mean", "Mean queue time (on decode: with the wait for KV)",
              "request_queue_time_seconds", load="request_rate"),
+    # A request that was never scheduled adds the server's uptime here, and takes as much from the
+    # queue time: only the queue's sum shows it by falling.
     _latency("prefill_time_mean", "Mean prefill time", "request_prefill_time_seconds",
-             load="request_rate"),
+             load="request_rate", guard="request_queue_time_seconds"),
     _latency("decode_time_mean", "Mean decode time", "request_decode_time_seconds",
              where=NOT_PREFILL, load="requests_running"),
     _rate("request_rate", "Finished requests", _FINISHED,
@@ -294,6 +309,16 @@ _ALL: Final[tuple[Signal, ...]] = (
 )  # fmt: skip
 
 SIGNALS: Final[dict[str, Signal]] = {s.name: s for s in _ALL}
+
+
+def target_record(signal: Signal) -> str:
+    """Return the name of the recorded series that holds a signal's service level, per series."""
+    return f"{signal.level}:leadline_{signal.name}:target"
+
+
+def target_expr(signal: Signal) -> str:
+    """Return the expression of `target_record`."""
+    return promql.target(METRICS["leadline_slo_target"], signal.name, signal.record)
 
 
 def signal(name: str) -> Signal:
