@@ -1,0 +1,92 @@
+"""What a user of `leadline.yaml` gets: nearest scope wins, and one line for every mistake."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from catalog.config import Config, ConfigError, load
+
+EXAMPLE = """
+deployment: glm
+sla: {tpot_mean: 20ms}
+limits: {host_anon_swap: 512GiB}
+deployments:
+  glm:
+    sla: {ttft_user_mean: 3s}
+    models:
+      glm-5.2-air:
+        sla: {tpot_mean: 12ms}
+"""
+
+
+def test_the_nearest_scope_gives_the_limit(tmp_path: Path) -> None:
+    """A model's SLA beats its deployment's, which beats the global one."""
+    path = tmp_path / "leadline.yaml"
+    path.write_text(EXAMPLE)
+    config = load(path, {})
+    air = {"deployment": "glm", "model_name": "glm-5.2-air"}
+    assert config.limit("tpot_mean", air) == pytest.approx(0.012)
+    assert config.limit("tpot_mean", {"deployment": "glm"}) == pytest.approx(0.020)
+    assert config.limit("ttft_user_mean", air) == pytest.approx(3.0)
+    assert config.limit("host_anon_swap", {}) == 512 * 2**30
+    assert config.limit("kv_usage", air) is None
+
+
+def test_environment_overrides_file_and_flags_override_both(tmp_path: Path) -> None:
+    """`LEADLINE_SERVICE__EVERY` beats the file; a flag beats the variable."""
+    path = tmp_path / "leadline.yaml"
+    path.write_text("service: {every: 30s, listen: '127.0.0.1:1'}")
+    environ = {"LEADLINE_SERVICE__EVERY": "10s", "LEADLINE_HOME": "elsewhere"}
+    config = load(path, environ, {"service": {"listen": "127.0.0.1:2", "state": None}})
+    assert (config.service.every, config.service.listen) == (10.0, "127.0.0.1:2")
+    assert config.service.state == Config().service.state
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("service: {evry: 5s}", ["service.evry", "did you mean 'every'?"]),
+        ("limits: {host_anon_swp: 1GiB}", ["host_anon_swp", "did you mean 'host_anon_swap'?"]),
+        ("sla: {tpot_mean: 20parsec}", ["20parsec", "number of seconds"]),
+        ("sla: {tpot_mean: -3}", ["tpot_mean", "above zero"]),
+        ("exporter: {targets: [{url: 'http://a', pool: decod}]}", ["'decode'"]),
+        ("exporter: {targets: [{url: 'file:///etc/passwd'}]}", ["no http address"]),
+        ("- a", ["must be a mapping"]),
+        ("a: [", ["no valid YAML"]),
+        ("service: {every: 0s}", ["service.every"]),
+    ],
+)
+def test_a_mistake_gets_one_line_that_names_it(tmp_path: Path, text: str, words: list[str]) -> None:
+    """File, key, value and the nearest right one, in one line."""
+    path = tmp_path / "leadline.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load(path, {})
+    message = str(caught.value)
+    assert "\n" not in message
+    assert str(path) in message
+    for word in words:
+        assert word in message
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    """The path and the system's reason."""
+    with pytest.raises(ConfigError, match=r"nowhere\.yaml: No such file"):
+        load(tmp_path / "nowhere.yaml", {})
+
+
+def test_every_key_has_a_default_and_help() -> None:
+    """An empty file is a configuration, and each key says what it is for."""
+
+    def keys(schema: dict[str, object], defs: dict[str, object]) -> None:
+        properties = schema.get("properties", {})
+        assert isinstance(properties, dict)
+        for name, entry in properties.items():
+            assert "description" in entry or "$ref" in entry, name
+
+    schema = Config.model_json_schema()
+    for definition in (schema, *schema["$defs"].values()):
+        keys(definition, schema["$defs"])
+    assert load(None, {}) == Config()

@@ -1,0 +1,91 @@
+"""Laws of the catalogue: names, levels and records are what other programs rely on."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from catalog.labels import LEVELS, POOLS, pool_of
+from catalog.metric import Metric
+from catalog.own import OWN
+from catalog.signal import Signal
+from catalog.signals import METRICS, SIGNALS, signal
+from catalog.units import human, human_duration, parse
+
+# The part of design's list that this version holds; it grows and is never renamed.
+PROMISED = """
+ttft_user_mean ttft_mean ttft_p50 ttft_p90 ttft_p99 tpot_mean tpot_p50 tpot_p99 itl_mean itl_p99
+e2e_mean queue_mean prefill_time_mean decode_time_mean request_rate error_ratio input_tokens_rate
+output_tokens_rate computed_tokens_rate tokens_per_step requests_running requests_waiting
+requests_waiting_capacity kv_fetch_waiting kv_usage prefix_hit_ratio external_hit_ratio
+preemption_rate acceptance_ratio acceptance_length acceptance_by_position drafts_rate
+transfer_time_mean transfer_bytes_rate transfer_failures_rate leases_expired_rate host_rss
+host_anon_swap host_shmem host_threads host_fds container_working_set container_limit
+host_memory_used host_memory_total
+""".split()
+
+
+def test_promised_signals_are_there() -> None:
+    """No signal that other programs rely on has gone."""
+    assert set(PROMISED) <= set(SIGNALS)
+
+
+@pytest.mark.parametrize("s", SIGNALS.values(), ids=lambda s: s.name)
+def test_a_signal_is_whole(s: Signal) -> None:
+    """Known metrics, a recorded name of three parts, and the level's labels in its expression."""
+    assert re.fullmatch(r"[a-z]+:leadline_[a-z0-9_]+:[a-z]+(_rate)?(5m)?", s.record)
+    assert all(m.name in METRICS for m in s.metrics)
+    assert all(m.exposed[-1].split("{")[0] in s.expr or m.name in s.expr for m in s.metrics)
+    for label in LEVELS[s.level]:
+        assert label in s.expr
+    assert s.load == "" or s.load in SIGNALS
+
+
+@pytest.mark.parametrize("metric", OWN, ids=lambda m: m.name)
+def test_our_own_names_follow_the_guidelines(metric: Metric) -> None:
+    """Base units, `_total` on counters and nowhere else, a sentence of help."""
+    assert metric.name.startswith("leadline_")
+    assert metric.name.endswith("_total") == (metric.type == "counter")
+    assert metric.help.endswith(".")
+
+
+def test_an_unknown_signal_names_the_nearest() -> None:
+    """One line with the right name."""
+    with pytest.raises(ValueError, match=r"unknown signal 'tpot_men': did you mean 'tpot_mean'\?"):
+        signal("tpot_men")
+
+
+@pytest.mark.parametrize(
+    ("known", "pool"),
+    [
+        ({"configured": "prefill", "kv_role": "kv_consumer"}, "prefill"),
+        ({"role_label": "decode", "kv_role": "kv_producer"}, "decode"),
+        ({"kv_role": "kv_producer"}, "prefill"),
+        ({"kv_role": "kv_consumer"}, "decode"),
+        ({"kv_role": "kv_both"}, "unknown"),
+        ({"kv_connector": False}, "aggregate"),
+        ({}, "unknown"),
+    ],
+)
+def test_a_pool_is_known_or_unknown_but_never_guessed(known: dict[str, str], pool: str) -> None:
+    """Configuration, then the pod's label, then kv_role, in that order."""
+    assert pool_of(**known) == pool  # type: ignore[arg-type]
+    assert pool in POOLS
+
+
+@given(st.floats(1e-3, 1e15), st.sampled_from(["GiB", "MB", "KiB", "B", ""]))
+def test_sizes_survive_writing_and_reading(value: float, suffix: str) -> None:
+    """What is parsed is the number times its unit."""
+    factor = {"GiB": 2**30, "MB": 1e6, "KiB": 1024, "B": 1, "": 1}[suffix]
+    assert parse(f"{value!r}{suffix}", "bytes") == pytest.approx(value * factor)
+
+
+@given(st.floats(allow_nan=True, allow_infinity=True))
+def test_any_number_can_be_said(value: float) -> None:
+    """NaN and infinity are words, never a crash or an empty string."""
+    assert human_duration(value)
+    assert human(value, "bytes/hour")
+    assert human(value, "ratio")
