@@ -6,7 +6,7 @@ only by counting them.
 
 from __future__ import annotations
 
-import asyncio
+import time
 
 import httpx
 
@@ -32,15 +32,14 @@ def bytes_for(rate_per_second: float, steps: float, seconds: float) -> int:
     return int(min(max(rate_per_second * seconds / steps, SMALLEST), LARGEST))
 
 
-async def measure_steps(url: str, seconds: float) -> float:
+def measure_steps(url: str, seconds: float) -> float:
     """Count the engine's steps over some seconds."""
-    first = await _steps(url)
-    await asyncio.sleep(seconds)
-    return await _steps(url) - first
+    first = _steps(url)
+    time.sleep(seconds)
+    return _steps(url) - first
 
 
-async def _steps(url: str) -> float:
-    async with httpx.AsyncClient(timeout=15.0) as client:
-        answer = await client.get(f"{url}/metrics")
-        answer.raise_for_status()
+def _steps(url: str) -> float:
+    answer = httpx.get(f"{url}/metrics", timeout=15.0)
+    answer.raise_for_status()
     return counted(answer.text, STEPS)

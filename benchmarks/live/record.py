@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import sys
 import time
 from pathlib import Path
@@ -11,8 +10,10 @@ from pathlib import Path
 from benchmarks.live import rig
 from benchmarks.live.errors import LiveError
 from benchmarks.live.install import cache_folder
+from benchmarks.live.measure import table
 from benchmarks.live.pace import bytes_for, measure_steps
-from benchmarks.live.recorder import server_label
+from stack.errors import StackError
+from stack.programs import Stack
 
 MEGABYTE = 1e6
 
@@ -30,32 +31,30 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-async def _record(options: argparse.Namespace) -> None:
-    cache = cache_folder()
+def _record(options: argparse.Namespace) -> None:
+    cache, folder = cache_folder(), options.folder
     rig.prepare(cache, print)
-    seconds = options.minutes * 60
-    pair = rig.running(cache, options.folder, options.port, rate=options.rate, seed=options.seed)
-    async with pair as live:
-        began = time.time()
-        print(f"traffic from {began:.0f} on {[server_label(s.plan.port) for s in live.servers]}")
-        if options.leak:
-            steps = await measure_steps(live.servers[1].url, 45.0)
-            kept = bytes_for(options.leak * MEGABYTE / 60, steps, 45.0)
-            live.leak(kept)
-            print(
-                f"leak from {time.time():.0f}: {kept} bytes a step, {steps / 45:.1f} steps a second"
-            )
-        while time.time() < began + seconds:
-            await asyncio.sleep(30.0)
-            live.check()
-            print(f"{time.time():.0f} {live.tally}", flush=True)
+    with Stack(folder) as stack, rig.recorded_pair(stack, cache, folder, options.port) as pair:
+        rig.await_ready(stack, pair)
+        with rig.traffic(pair, rate=options.rate, seed=options.seed):
+            end = time.time() + options.minutes * 60
+            print(f"traffic from {time.time():.0f} on")
+            if options.leak:
+                steps = measure_steps(pair.decode_url, 45.0)
+                kept = bytes_for(options.leak * MEGABYTE / 60, steps, 45.0)
+                pair.leak(kept)
+                print(f"leak from {time.time():.0f} on: {kept} bytes a step")
+            while time.time() < end:
+                time.sleep(15.0)
+                stack.check()
+            print(f"{pair.tally}\n{table(pair.recorder.history, end - 300)}")
 
 
 def main(arguments: list[str]) -> int:
     """Record and return an exit code."""
     try:
-        asyncio.run(_record(_parse(arguments)))
-    except LiveError as error:
+        _record(_parse(arguments))
+    except (LiveError, StackError) as error:
         print(f"live: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

@@ -53,7 +53,7 @@ class Recorder:
         """Record one instant of all servers."""
         at = time.time()
         for server in servers:
-            readings = read_tree(server.process.pid)
+            readings = read_tree(server.running.pid)
             labels = (server_label(server.plan.port), server.plan.pool)
             self._memory.write(at, labels, readings, MEMORY)
             self._other.write(at, labels, readings, OTHER)
@@ -67,7 +67,7 @@ class Recorder:
 
     def _page(self, server: Server, at: float) -> None:
         try:
-            answer = httpx.get(f"{server.url}/metrics", timeout=4.0)
+            answer = httpx.get(f"{server.plan.url}/metrics", timeout=4.0)
             answer.raise_for_status()
         except httpx.HTTPError:
             return  # still starting, or too busy: the gap itself is part of the record

@@ -1,49 +1,53 @@
-"""The pair of servers under traffic: started together, recorded, stopped together."""
+"""The pair of servers under traffic: started together, recorded, stopped with their stack."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import subprocess
+import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.live import servers as run
 from benchmarks.live.errors import LiveError
-from benchmarks.live.install import install, venv_python
+from benchmarks.live.install import Say, install, venv_python
 from benchmarks.live.plugin import lay_plugin
 from benchmarks.live.recorder import Recorder
-from benchmarks.live.servers import Plan, Server
+from benchmarks.live.servers import (
+    READY_SECONDS,
+    Server,
+    check_ports,
+    environment,
+    plans,
+    program,
+)
 from benchmarks.live.traffic import Tally, drive
+from stack.programs import Stack, answers
 
 SAMPLE_SECONDS = 5.0
 MODEL_SECONDS = 300.0
 
-Say = Callable[[str], None]
-
 
 @dataclass
-class Rig:
+class Pair:
     """A running pair, its traffic and its record."""
 
-    folder: Path
     servers: list[Server]
     recorder: Recorder
     leak_file: Path
     tally: Tally = field(default_factory=Tally)
-    stop: asyncio.Event = field(default_factory=asyncio.Event)
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def decode_url(self) -> str:
+        """Where the decode server answers."""
+        return self.servers[1].plan.url
 
     def leak(self, bytes_per_step: int) -> None:
         """Set how much decode's EngineCore keeps at each step from now on."""
         self.leak_file.write_text(str(bytes_per_step), encoding="ascii")
-
-    def check(self) -> None:
-        """Say which server died, if one did."""
-        for server in self.servers:
-            if not server.alive():
-                raise LiveError(f"the {server.plan.pool} server died: see {server.log}")
 
 
 def prepare(cache: Path, say: Say) -> None:
@@ -64,60 +68,64 @@ def prepare(cache: Path, say: Say) -> None:
         raise LiveError(f"could not make the model: {made.stderr.strip().splitlines()[-1]}")
 
 
-def plans(first_port: int) -> list[Plan]:
-    """The two servers: their API and side-channel ports count up from the first port."""
-    return [
-        Plan("prefill", first_port, first_port + 2, core=0),
-        Plan("decode", first_port + 1, first_port + 3, core=1),
-    ]
-
-
-@contextlib.asynccontextmanager
-async def running(
-    cache: Path, folder: Path, first_port: int, *, rate: float, seed: int
-) -> AsyncIterator[Rig]:
-    """Start both servers and the recorder at once, the traffic when they are ready."""
-    folder.mkdir(parents=True, exist_ok=True)
+@contextlib.contextmanager
+def recorded_pair(stack: Stack, cache: Path, folder: Path, first_port: int) -> Iterator[Pair]:
+    """Start both servers in the stack, and record them from their first moment on."""
+    check_ports(first_port)
     leak_file = folder / "leak_bytes"
     plugin = lay_plugin(folder / "plugin")
-    started: list[Server] = []
-    rig = Rig(folder, started, Recorder(folder), leak_file)
-    tasks: list[asyncio.Task[None]] = []
+    servers = []
+    for plan in plans(first_port):
+        leaky = plan.pool == "decode"
+        env = environment(plan, plugin if leaky else None, leak_file if leaky else None)
+        servers.append(Server(plan, stack.spawn(program(plan, cache, env))))
+    pair = Pair(servers, Recorder(folder), leak_file)
+    recording = threading.Thread(target=_record, args=(pair,), daemon=True)
+    recording.start()
     try:
-        for plan in plans(first_port):
-            leaky = plan.pool == "decode"
-            env = run.environment(plan, plugin if leaky else None, leak_file if leaky else None)
-            started.append(run.start(plan, cache, folder, env))
-        tasks.append(asyncio.create_task(_record(rig)))
-        await _ready(rig)
-        prefill, decode = (server.url for server in started)
-        tasks.append(
-            asyncio.create_task(drive(prefill, decode, rig.tally, rig.stop, rate=rate, seed=seed))
-        )
-        yield rig
+        yield pair
     finally:
-        rig.stop.set()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        rig.recorder.close()
-        run.stop(started)
+        pair.stop.set()
+        recording.join(2 * SAMPLE_SECONDS)
+        pair.recorder.close()
 
 
-async def _record(rig: Rig) -> None:
+@contextlib.contextmanager
+def traffic(pair: Pair, *, rate: float, seed: int) -> Iterator[None]:
+    """Send requests through both servers as long as the block runs."""
+    prefill, decode = (server.plan.url for server in pair.servers)
+    enough = threading.Event()
+    sending = threading.Thread(
+        target=lambda: asyncio.run(
+            drive(prefill, decode, pair.tally, enough, rate=rate, seed=seed)
+        ),
+        daemon=True,
+    )
+    sending.start()
+    try:
+        yield
+    finally:
+        enough.set()
+        sending.join(10.0)
+
+
+def await_ready(stack: Stack, pair: Pair) -> None:
+    """Wait until both servers answer; one that died is said at once, with its last words."""
+    limit = time.monotonic() + READY_SECONDS
+    for server in pair.servers:
+        while not answers(f"{server.plan.url}/health"):
+            stack.check()
+            if time.monotonic() > limit:
+                raise LiveError(
+                    f"{server.plan.pool} is not ready after {READY_SECONDS:.0f} s: "
+                    f"see {server.running.log_file}"
+                )
+            time.sleep(1.0)
+
+
+def _record(pair: Pair) -> None:
     due = time.monotonic()
-    while not rig.stop.is_set():
-        await asyncio.to_thread(rig.recorder.sample, rig.servers)
+    while not pair.stop.is_set():
+        pair.recorder.sample(pair.servers)
         due = max(due + SAMPLE_SECONDS, time.monotonic())
-        await asyncio.sleep(due - time.monotonic())
-
-
-async def _ready(rig: Rig) -> None:
-    limit = time.monotonic() + run.READY_SECONDS
-    waiting = list(rig.servers)
-    while waiting:
-        if time.monotonic() > limit:
-            late = ", ".join(s.plan.pool for s in waiting)
-            raise LiveError(f"not ready within {run.READY_SECONDS:.0f} s: {late}: see {rig.folder}")
-        waiting = [s for s in waiting if not await asyncio.to_thread(run.is_ready, s)]
-        await asyncio.sleep(1.0)
+        pair.stop.wait(due - time.monotonic())

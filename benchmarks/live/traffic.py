@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 from dataclasses import dataclass, field
 
 import httpx
@@ -73,7 +74,7 @@ async def one_request(route: Route, source: random.Random) -> None:
 
 
 async def drive(
-    prefill: str, decode: str, tally: Tally, stop: asyncio.Event, *, rate: float, seed: int
+    prefill: str, decode: str, tally: Tally, stop: threading.Event, *, rate: float, seed: int
 ) -> None:
     """Send requests at random instants until told to stop, never more than eight at once."""
     source = random.Random(seed)
