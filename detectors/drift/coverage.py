@@ -1,0 +1,108 @@
+"""Which series can be judged, and why the others cannot: unknown is an answer, never healthy."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from catalog.panel import Labels, Panel
+from detectors.drift.buckets import FEWEST, segment_start
+from detectors.finding import Finding, finding_id
+
+POOL_LABELS = ("cluster", "namespace", "deployment", "pool", "model_name")
+STALE_STEPS = 5  # as Prometheus' own staleness at one minute: five missed scrapes
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """What is known of each series of a panel at one moment.
+
+    Attributes:
+        reasons: Series by series: "" when judged, else "short", "stale" or "empty".
+        judged_from: Earliest instant from which the running incarnation of each is judged; NaN
+            where nothing is known.
+    """
+
+    reasons: tuple[str, ...]
+    judged_from: tuple[float, ...]
+
+    @property
+    def judged(self) -> int:
+        """Number of series that are judged."""
+        return sum(reason == "" for reason in self.reasons)
+
+
+def coverage(panel: Panel, as_of: float) -> Coverage:
+    """Return which series of *panel* have enough fresh data to be judged at *as_of*."""
+    reasons, since = [], []
+    known = panel.until(as_of)
+    step = known.step
+    for row in range(len(known.labels)):
+        values = known.values[row]
+        seen = np.flatnonzero(np.isfinite(values))
+        if not len(seen):
+            reasons.append("empty")
+            since.append(float("nan"))
+            continue
+        starts = None if known.starts is None else known.starts[row]
+        inside = seen[seen >= segment_start(values, starts)]
+        enough = len(inside) >= FEWEST
+        since.append(float(known.times[inside[0]]) + (FEWEST - 1) * (step if step > 0 else 0.0))
+        if as_of - known.times[seen[-1]] > STALE_STEPS * step:
+            reasons.append("stale")
+        else:
+            reasons.append("" if enough else "short")
+    return Coverage(tuple(reasons), tuple(since))
+
+
+def unknown_findings(panel: Panel, as_of: float, detector: str) -> list[Finding]:
+    """Return one finding for each pool of which no series can be judged."""
+    cover = coverage(panel, as_of)
+    pools: dict[tuple[tuple[str, str], ...], list[int]] = defaultdict(list)
+    for row, labels in enumerate(panel.labels):
+        pools[tuple((k, labels[k]) for k in POOL_LABELS if labels.get(k))].append(row)
+    return [
+        _unknown(panel, dict(key), rows, cover, as_of, detector)
+        for key, rows in pools.items()
+        if not any(cover.reasons[row] == "" for row in rows)
+    ]
+
+
+def _unknown(
+    panel: Panel, labels: Labels, rows: list[int], cover: Coverage, as_of: float, detector: str
+) -> Finding:
+    """Return the finding that says a pool could not be judged, and from when it can be."""
+    why = {cover.reasons[row] for row in rows}
+    when = [cover.judged_from[row] for row in rows if cover.reasons[row] == "short"]
+    judged_from = min(when) if when else None
+    text = _why(why, panel.signal)
+    evidence: Mapping[str, object] = {
+        "series": len(rows),
+        "reasons": sorted(why),
+        "judged_from": judged_from,
+    }
+    return Finding(
+        id=finding_id(detector, panel.signal, labels, 0.0),
+        kind="unknown",
+        verdict="unknown",
+        detector=detector,
+        signal=panel.signal,
+        labels=dict(labels),
+        as_of=as_of,
+        state="watch",
+        cause=text,
+        evidence=evidence,
+        runbook="LeadlineBlind",
+    )
+
+
+def _why(reasons: set[str], signal: str) -> str:
+    """Return one sentence for why *signal* cannot be judged."""
+    if reasons == {"empty"}:
+        return f"{signal} has no data here, so nothing can be said about it."
+    if "short" in reasons:
+        return f"{signal} has too little data since the last start to be judged ({FEWEST} points)."
+    return f"{signal} has no recent data: its series stopped, so it is not known to be healthy."

@@ -1,0 +1,80 @@
+"""The one front door: panels and limits in, findings out; no clock, no network, no chance.
+
+Severity follows the time left: page under 12 hours, ticket under 30 days, else report. A leak with
+no known limit is a ticket: it ends at some limit, nobody can say when, so it must be read by
+somebody (whose first act is to name the limit) and must wake nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from catalog.panel import Panel
+from detectors.drift.context import PAGE_BELOW, TICKET_BELOW, Detector, Limits, LimitsLike
+from detectors.drift.coverage import unknown_findings
+from detectors.drift.leak import SEEN_SHARE, find_leaks
+from detectors.finding import Finding, Severity
+
+__all__ = ["DETECTORS", "SIGNALS", "Limits", "LimitsLike", "judge"]
+
+# Adding a detector touches its own file, its test and one line here.
+DETECTORS: dict[str, Detector] = {
+    "leak": find_leaks,
+}
+# The signals that each detector judges, the first that is there.
+SIGNALS: dict[str, tuple[str, ...]] = {
+    "leak": ("host_anon_swap", "host_rss"),
+}
+
+
+def judge(
+    panels: Mapping[str, Panel], limits: LimitsLike, *, as_of: float | None = None
+) -> list[Finding]:
+    """Run every detector on the panels of its signals.
+
+    Args:
+        panels: Panels by signal name; `container_working_set`, `container_limit`,
+            `host_memory_total` and `host_memory_used` serve the time to a memory limit.
+        limits: Limits, SLAs and floors.
+        as_of: Unix seconds; nothing later is looked at. Default: the newest grid time.
+
+    Returns:
+        Findings: firing, watch, and one of kind `unknown` for each pool of which no series of a
+        judged signal can be judged. Most urgent first.
+    """
+    if as_of is None:
+        as_of = max((float(p.times[-1]) for p in panels.values() if len(p.times)), default=0.0)
+    found = []
+    for name, detector in DETECTORS.items():
+        found += [_graded(finding) for finding in detector(panels, limits, as_of)]
+        signal = next((s for s in SIGNALS[name] if s in panels), None)
+        if signal is not None:
+            found += unknown_findings(panels[signal], as_of, name)
+    return sorted(found, key=_urgency)
+
+
+def _graded(finding: Finding) -> Finding:
+    """Return *finding* with its severity."""
+    return replace(finding, severity=_severity(finding))
+
+
+def _severity(finding: Finding) -> Severity:
+    """Return the severity by the time left; a page waits until enough of the growth was seen."""
+    left = finding.time_to_breach
+    if left is None:
+        return "ticket" if finding.kind == "leak" else "report"
+    if left >= TICKET_BELOW:
+        return "report"
+    seen = float(finding.evidence.get("seen_seconds", 0.0))
+    unlike_peers = bool(finding.evidence.get("unlike_peers", False))
+    if left < PAGE_BELOW and (seen >= SEEN_SHARE * left or unlike_peers):
+        return "page"
+    return "ticket"
+
+
+def _urgency(finding: Finding) -> tuple[int, float, str]:
+    """Sort firing before watch before unknown, then by the time left."""
+    rank = {"firing": 0, "watch": 1, "ended": 2}[finding.state] + 2 * (finding.kind == "unknown")
+    left = finding.time_to_breach
+    return rank, float("inf") if left is None else left, finding.id

@@ -1,0 +1,159 @@
+"""Leak: private memory that grows and does not stop.
+
+Null: noise, autocorrelation, wander, steps, restarts, warm-up to a plateau, daily season, collector
+sawtooth, gaps. Each is a shape or a noise in `compete`, or a rule here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from catalog.panel import Labels, Panel
+from detectors.drift.context import Z90, LimitsLike, where
+from detectors.drift.leak_limit import Breach, Slope, breach
+from detectors.drift.leak_windows import Growth, grow
+from detectors.finding import Finding, State, Verdict, finding_id
+
+NAME = "leak"
+# Margins in log-likelihood (nats). Chosen on seeded noise and on the even-numbered development
+# hosts only; `benchmarks/detect.py` reports the odd ones.
+AGAINST_STANDING = 8.0  # growth against noise and steps: below this there is nothing to say
+AGAINST_WARM_UP = 3.0  # growth against a filling that ends: below this it is a watch
+VETO = 2.0  # a longer window that prefers a filling by this much overrules a shorter one
+STEADY = 3.0  # slope over its standard error
+SEEN_SHARE = 1 / 3  # growth seen, as a share of the time left, before a page
+
+
+def find_leaks(panels: Mapping[str, Panel], limits: LimitsLike, as_of: float) -> list[Finding]:
+    """Return the leaks, and the growth that may yet be one, in private memory at *as_of*."""
+    signal = "host_anon_swap" if "host_anon_swap" in panels else "host_rss"
+    if signal not in panels:
+        return []
+    known = {name: panel.until(as_of) for name, panel in panels.items()}
+    private = known[signal]
+    if len(private.times) < 2:
+        return []
+    judged = {row: _judge(found) for row, found in grow(private).items()}
+    growing = {row: best for row, best in judged.items() if best is not None}
+    slopes = [Slope(private.labels[row], g.slope, g.slope_se) for row, (g, _) in growing.items()]
+    out = []
+    for row, (growth, verdict) in sorted(growing.items()):
+        time_left = breach(private.labels[row], known, private, slopes, limits)
+        out.append(_finding(private, row, growth, verdict, time_left))
+    return out
+
+
+def _judge(found: Sequence[Growth]) -> tuple[Growth, Verdict] | None:
+    """Return the window that shows growth best and what it is; None where nothing grows."""
+    real = [
+        g
+        for g in found
+        if g.against_standing >= AGAINST_STANDING and g.slope > STEADY * g.slope_se > 0
+    ]
+    if not real:
+        return None
+    clear = [g for g in real if g.against_warm_up >= AGAINST_WARM_UP and not _vetoed(g, found)]
+    if clear:
+        return max(clear, key=lambda g: g.against_warm_up), "leak"
+    return max(real, key=lambda g: g.against_standing), "warm_up"
+
+
+def _vetoed(growth: Growth, found: Sequence[Growth]) -> bool:
+    """Whether a longer window shows that the growth of a shorter one is the end of a filling."""
+    return any(
+        other.start < growth.start and other.against_warm_up < -VETO and other.against_standing > 0
+        for other in found
+    )
+
+
+def _finding(
+    panel: Panel, row: int, growth: Growth, verdict: Verdict, time_left: Breach | None
+) -> Finding:
+    """Return the finding about one series."""
+    labels = dict(panel.labels[row])
+    state: State = "firing" if verdict == "leak" else "watch"
+    low, high = (growth.slope + sign * Z90 * growth.slope_se for sign in (-1, 1))
+    return Finding(
+        id=finding_id(NAME, panel.signal, labels, _start(panel, row)),
+        kind="leak",
+        verdict=verdict,
+        detector=NAME,
+        signal=panel.signal,
+        labels=labels,
+        as_of=growth.end,
+        since=growth.onset,
+        effect=growth.slope * 3600,
+        effect_low=low * 3600,
+        effect_high=high * 3600,
+        effect_unit="bytes/hour",
+        limit=time_left.limit if time_left else None,
+        time_to_breach=time_left.seconds if time_left else None,
+        time_to_breach_low=time_left.low if time_left else None,
+        time_to_breach_high=time_left.high if time_left else None,
+        state=state,
+        cause=_cause(panel.signal, labels, growth, verdict, time_left),
+        evidence=_evidence(panel, growth, time_left),
+        runbook="LeadlineLeak",
+    )
+
+
+def _start(panel: Panel, row: int) -> float:
+    """Return the start of the incarnation: from its start time where known, else 0.
+
+    A history that slides has no fixed beginning, so without start times the id does not use one.
+    """
+    if panel.starts is None:
+        return 0.0
+    known = panel.starts[row][np.isfinite(panel.starts[row])]
+    return float(known[-1]) if len(known) else 0.0
+
+
+def _evidence(panel: Panel, growth: Growth, time_left: Breach | None) -> dict[str, object]:
+    """Return what a person needs to check the finding: the fit, and what it was told from."""
+    line = growth.slope * (growth.times - growth.onset).clip(min=0.0)
+    line = line - line.mean() + growth.values.mean()
+    return {
+        "fit": {
+            "t": [round(float(t), 1) for t in growth.times],
+            "y": [float(f"{y:.6g}") for y in growth.values],
+            "line": [float(f"{y:.6g}") for y in line],
+        },
+        "slope_per_hour": growth.slope * 3600,
+        "seen_seconds": growth.end - growth.onset,
+        "window_seconds": growth.end - growth.start,
+        "points": len(growth.values),
+        "per": "hour",
+        "shape": growth.winner,
+        "against_standing": round(growth.against_standing, 2),
+        "against_warm_up": round(growth.against_warm_up, 2),
+        "place": time_left.place if time_left else None,
+        "headroom": time_left.headroom if time_left else None,
+        "place_slope_per_hour": time_left.slope * 3600 if time_left else None,
+        "processes": time_left.processes if time_left else None,
+        "resident_only": panel.signal == "host_rss",
+    }
+
+
+def _cause(
+    signal: str, labels: Labels, growth: Growth, verdict: Verdict, time_left: Breach | None
+) -> str:
+    """Return one sentence for the page."""
+    what = "private memory" if signal == "host_anon_swap" else "resident memory (swap not seen)"
+    rate = f"{growth.slope * 3600 / 2**20:,.3g} MiB/h"
+    seen = f"{(growth.end - growth.onset) / 60:,.0f} min"
+    if verdict != "leak":
+        return (
+            f"The {what} of {where(labels)} has grown by {rate} for {seen}; "
+            "it is too early to tell a leak from a warm-up."
+        )
+    if time_left is None:
+        return (
+            f"The {what} of {where(labels)} has grown steadily by {rate} for {seen}; "
+            "no limit is known."
+        )
+    return (
+        f"The {what} of {where(labels)} has grown steadily by {rate} for {seen}; "
+        f"{time_left.place} is met in {time_left.seconds / 3600:,.3g} h."
+    )
