@@ -148,7 +148,10 @@ def _compete(y: FloatArray, day: float | None) -> Competition:
     base_cost = penalty * (0 if day is None else 4)
     floor = size * np.finfo(float).eps
     score: dict[str, FloatArray] = {}
-    slopes, errors, onsets, weights = [], [], [], []
+    slopes: list[FloatArray] = []
+    errors: list[FloatArray] = []
+    onsets: list[FloatArray] = []
+    weights: list[FloatArray] = []
     for white in _designs(size, day):
         z = y @ white.whiten.T
         z = z - (z @ white.base) @ white.base.T

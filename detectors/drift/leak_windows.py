@@ -81,8 +81,8 @@ def grow(panel: Panel) -> dict[int, list[Growth]]:
     step = panel.step
     raised: dict[int, list[int]] = defaultdict(list)
     for window in windows(panel.values):
-        for row in np.flatnonzero(screen(window, step)):
-            raised[int(row)].append(window.width)
+        for row in np.flatnonzero(screen(window, step)).tolist():
+            raised[row].append(window.width)
     if BUCKETS > panel.values.shape[1] >= FEWEST:
         for row in range(len(panel.labels)):
             raised[row] = []
@@ -137,7 +137,7 @@ def _growth(
         row=row,
         start=start,
         end=end,
-        times=start + (np.arange(size) + 0.5) * seconds,
+        times=start + (np.arange(size, dtype=np.float64) + 0.5) * seconds,
         values=values,
         slope=float(result.slope[place]) / seconds,
         slope_se=float(result.slope_se[place]) / seconds,
