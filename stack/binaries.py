@@ -18,6 +18,7 @@ from typing import Literal, get_args
 
 from stack import debian
 from stack.errors import MissingProgramError, StackError
+from stack.place import place
 
 log = logging.getLogger("leadline.stack")
 
@@ -38,18 +39,26 @@ class Source:
     package: str
     path_in_package: str
     on_path: tuple[str, ...]
-    with_libraries: bool = False
+    with_needs: bool = False  # also the packages it depends on
+    compiled_in: str = ""  # a folder that it wants to find below /
 
 
 SOURCES: dict[Name, Source] = {
-    "prometheus": Source("prometheus", "usr/bin/prometheus", ("prometheus",)),
-    "promtool": Source("prometheus", "usr/bin/promtool", ("promtool",)),
+    # Its own web pages need the JavaScript packages.
+    "prometheus": Source("prometheus", "usr/bin/prometheus", ("prometheus",), with_needs=True),
+    "promtool": Source("prometheus", "usr/bin/promtool", ("promtool",), with_needs=True),
     "alertmanager": Source(
         "prometheus-alertmanager",
         "usr/bin/prometheus-alertmanager",
         ("alertmanager", "prometheus-alertmanager"),
+        compiled_in="usr/share/prometheus/alertmanager",
     ),
-    "amtool": Source("prometheus-alertmanager", "usr/bin/amtool", ("amtool",)),
+    "amtool": Source(
+        "prometheus-alertmanager",
+        "usr/bin/amtool",
+        ("amtool",),
+        compiled_in="usr/share/prometheus/alertmanager",
+    ),
     "victoria-metrics": Source(
         "victoria-metrics",
         "usr/bin/victoria-metrics",
@@ -59,7 +68,7 @@ SOURCES: dict[Name, Source] = {
         "chromium-headless-shell",
         "usr/lib/chromium/chromium-headless-shell",
         ("chromium-headless-shell", "chrome-headless-shell", "chromium", "google-chrome"),
-        with_libraries=True,
+        with_needs=True,
     ),
 }
 
@@ -108,10 +117,11 @@ def _fetch(name: Name, source: Source, cached: Path) -> None:
             cached.parent.mkdir(parents=True, exist_ok=True)
             packages = cache_folder() / "packages"
             tree = packages / source.package
-            if source.with_libraries or not runs(tree / source.path_in_package):
+            # A browser that lacks libraries doesn't run by itself, so it is unpacked again.
+            if not runs(tree / source.path_in_package):
                 log.info("unpacking package %s into %s", source.package, packages)
-                tree = debian.unpack(source.package, packages, source.with_libraries)
-            debian.link(tree, source.path_in_package, cached, source.with_libraries)
+                tree = debian.unpack(source.package, packages, source.with_needs)
+            place(tree, source.path_in_package, cached, source.compiled_in)
     except (StackError, OSError) as error:
         raise MissingProgramError(_advice(name, source, str(error))) from error
     if not runs(cached):

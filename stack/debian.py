@@ -14,22 +14,8 @@ from stack.errors import StackError
 NEVER_UNPACKED = ("libc6", "libc-bin", "libgcc-s1")
 LISTS_FRESH_SECONDS = 3600.0
 
-_WRAPPER = """#!/bin/sh
-# Runs {program} with the libraries and fonts that were unpacked with it.
-tree='{tree}'
-LD_LIBRARY_PATH="{libraries}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"
-export LD_LIBRARY_PATH
-[ -e /etc/fonts/fonts.conf ] || {{ FONTCONFIG_FILE="$tree/fonts.conf"; export FONTCONFIG_FILE; }}
-exec "$tree/{program}" "$@"
-"""
 
-_FONTS = """<?xml version="1.0"?>
-<!DOCTYPE fontconfig SYSTEM "fonts.dtd">
-<fontconfig><dir>{tree}/usr/share/fonts</dir><dir>/usr/share/fonts</dir></fontconfig>
-"""
-
-
-def unpack(package: str, folder: Path, with_libraries: bool) -> Path:
+def unpack(package: str, folder: Path, with_needs: bool) -> Path:
     """Download and unpack a package into `folder/package`; whole or not at all."""
     for tool in ("apt-get", "dpkg"):
         if shutil.which(tool) is None:
@@ -38,21 +24,22 @@ def unpack(package: str, folder: Path, with_libraries: bool) -> Path:
     with tempfile.TemporaryDirectory(prefix=".unpack-", dir=folder) as temporary:
         work = Path(temporary)
         tree = work / "tree"
-        for deb in _download(package, folder.parent / "apt", work / "debs", with_libraries):
+        for deb in _download(package, folder.parent / "apt", work / "debs", with_needs):
             _run(["dpkg", "-x", str(deb), str(tree)], work)
+        _mend_links(tree)
         target = folder / package
         shutil.rmtree(target, ignore_errors=True)  # a tree whose program no longer runs
         tree.rename(target)
     return target
 
 
-def _download(package: str, apt_folder: Path, into: Path, with_libraries: bool) -> list[Path]:
-    """Fetch the package, and with libraries also what this system lacks for it."""
+def _download(package: str, apt_folder: Path, into: Path, with_needs: bool) -> list[Path]:
+    """Fetch the package, and with its needs also what this system lacks of them."""
     apt = _private_apt(apt_folder)
     complaint = _update(apt, apt_folder)
     into.mkdir()
     try:
-        wanted = _missing(apt, apt_folder, package) if with_libraries else [package]
+        wanted = _missing(apt, apt_folder, package) if with_needs else [package]
         _run([*apt, "download", *wanted], into)
     except StackError as error:
         (apt_folder / "updated").unlink(missing_ok=True)
@@ -74,25 +61,15 @@ def _update(apt: list[str], apt_folder: Path) -> str:
     return _last_line(complaint)
 
 
-def link(tree: Path, program: str, at: Path, with_libraries: bool) -> None:
-    """Make the program callable at a path: a link, or a script that names its libraries."""
-    if not (tree / program).exists():
-        raise StackError(f"the package has no {program}")
-    fresh = at.with_name(f".{at.name}.{os.getpid()}")
-    fresh.unlink(missing_ok=True)
-    if with_libraries:
-        (tree / "fonts.conf").write_text(_FONTS.format(tree=tree))
-        libraries = ":".join(_library_folders(tree))
-        fresh.write_text(_WRAPPER.format(program=program, tree=tree, libraries=libraries))
-        fresh.chmod(0o755)
-    else:
-        fresh.symlink_to(tree / program)
-    fresh.replace(at)
-
-
-def _library_folders(tree: Path) -> list[str]:
-    found = {path.parent for path in tree.rglob("*.so*")}
-    return [str(folder) for folder in sorted(found)]
+def _mend_links(tree: Path) -> None:
+    """Point links at the system's files where the package they lead to is installed already."""
+    for path in tree.rglob("*"):
+        if path.is_symlink() and not path.exists():
+            wanted = os.path.normpath(path.parent / path.readlink())
+            inside = Path(wanted).relative_to(tree) if Path(wanted).is_relative_to(tree) else None
+            if inside is not None and (Path("/") / inside).exists():
+                path.unlink()
+                path.symlink_to(Path("/") / inside)
 
 
 def _private_apt(work: Path) -> list[str]:
