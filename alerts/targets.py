@@ -1,0 +1,112 @@
+"""Alerts on what is watched: servers, whole pools, exporters, and what they can't read."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from alerts.rule import Alert, where
+from catalog import promql
+from catalog.config import Config
+from catalog.labels import LEVELS
+from catalog.signals import METRICS, UP
+
+GROUP: Final = "leadline-targets"
+
+OWN_JOBS: Final = 'job=~".*leadline.*"'
+"""Our exporters and service: the name of their scrape job holds `leadline`."""
+
+_SERVER: Final = LEVELS["server"]
+# A server that is down doesn't tell its model.
+_POOL: Final = ("cluster", "namespace", "deployment", "pool")
+_TARGET: Final = METRICS["leadline_target_up"].name
+_RUNNING: Final = METRICS["vllm:num_requests_running"].name
+
+
+def _by(labels: tuple[str, ...]) -> str:
+    return f"by ({', '.join(labels)})"
+
+
+def _answers(labels: tuple[str, ...]) -> str:
+    """Return 1 or 0 by *labels*: whether a page was read lately, by our exporter or directly.
+
+    Five minutes bridge the gaps of a server that crashes again and again.
+    """
+    return (
+        f"(max {_by(labels)} (max_over_time({_TARGET}[5m])) or "
+        f'max {_by(labels)} (max_over_time({UP.name}{{server!=""}}[5m])))'
+    )
+
+
+def _pool_gone() -> str:
+    pools = 'pool=~"prefill|decode"'
+    had = f"max {_by(_POOL)} (max_over_time({_TARGET}{{{pools}}}[3h])) > 0"
+    rest = f"on ({', '.join(_POOL[:-1])}) group by ({', '.join(_POOL[:-1])}) ({_TARGET})"
+    return f"{had} unless group {_by(_POOL)} ({_TARGET}) and {rest}"
+
+
+def _scraped_twice() -> str:
+    # Counting jobs first: the pid series of one page are no second scrape.
+    engine = LEVELS["engine"]
+    jobs = f"count {_by((*engine, 'job', 'instance'))} ({_RUNNING})"
+    return f"count {_by(engine)} ({jobs}) > 1"
+
+
+def alerts(_: Config) -> tuple[Alert, ...]:
+    """Return the alerts of this module."""
+    # Loading a large model takes minutes; `for` is longer, so that a rollout stays silent.
+    down = "A vLLM server doesn't answer."
+    return (
+        Alert(
+            "LeadlineTargetDown", "page",
+            f"{_answers(_SERVER)} == 0 and on ({', '.join(_POOL)}) {_answers(_POOL)} == 0",
+            down,
+            "No server of this pool has given its metrics page for 15 minutes, this one included "
+            f"(limit 15 min{where(*_SERVER)}).",
+            wait="10m", group=GROUP,
+        ),
+        Alert(
+            "LeadlineTargetDown", "ticket", f"{_answers(_SERVER)} == 0", down,
+            f"It has not given its metrics page for 20 minutes (limit 20 min{where(*_SERVER)}).",
+            wait="15m", group=GROUP,
+        ),
+        Alert(
+            "LeadlinePoolGone", "page", _pool_gone(),
+            "A whole pool of a deployment has vanished while the rest of it is there.",
+            "No exporter has seen a server of this pool for 10 minutes, though one answered "
+            f"within the last 3 hours (limit 10 min{where(*_POOL)}).",
+            wait="10m", group=GROUP,
+        ),
+        Alert(
+            "LeadlineExporterDown", "ticket",
+            f"min by (cluster, job, instance) ({UP.name}{{{OWN_JOBS}}}) == 0",
+            "Prometheus can't scrape an exporter or the service of Leadline.",
+            "It has not answered for 10 minutes, so nothing on it is watched (limit 10 min"
+            f"{where('cluster', 'job', 'instance')}).",
+            wait="10m", group=GROUP,
+        ),
+        Alert(
+            "LeadlineCollectorFailed", "ticket",
+            "min by (cluster, instance, collector, server) "
+            f"({METRICS['leadline_collector_success'].name}) == 0",
+            "One collector of an exporter fails; the rest of its page is there.",
+            "The collector {{ $labels.collector }} has failed for 10 minutes (limit 10 min"
+            f"{where('cluster', 'instance', 'server')}).",
+            wait="10m", group=GROUP,
+        ),
+        Alert(
+            "LeadlineScrapedTwice", "ticket", _scraped_twice(),
+            "One engine is scraped under two jobs, so that sums count it twice.",
+            '{{ $value | printf "%.0f" }} scrape targets give the same engine (limit 1'
+            f"{where(*LEVELS['engine'])}).",
+            wait="10m", group=GROUP,
+        ),
+        Alert(
+            "LeadlinePoolUnknown", "report",
+            promql.gauge(METRICS["leadline_target_up"], _SERVER, "max", 'pool="unknown"')
+            + " == 1",
+            "A server's pool is unknown, so Leadline doesn't judge it.",
+            "Neither the configuration nor its command line has told its pool for 1 hour (limit "
+            f"1 h{where(*_SERVER)}).",
+            wait="1h", group=GROUP,
+        ),
+    )  # fmt: skip
