@@ -15,6 +15,7 @@ from benchmarks.live.errors import LiveError
 from benchmarks.live.install import Say, install, venv_python
 from benchmarks.live.plugin import lay_plugin
 from benchmarks.live.recorder import Recorder
+from benchmarks.live.regular import every
 from benchmarks.live.servers import (
     READY_SECONDS,
     Server,
@@ -38,7 +39,6 @@ class Pair:
     recorder: Recorder
     leak_file: Path
     tally: Tally = field(default_factory=Tally)
-    stop: threading.Event = field(default_factory=threading.Event)
 
     @property
     def decode_url(self) -> str:
@@ -80,14 +80,9 @@ def recorded_pair(stack: Stack, cache: Path, folder: Path, first_port: int) -> I
         env = environment(plan, plugin if leaky else None, leak_file if leaky else None)
         servers.append(Server(plan, stack.spawn(program(plan, cache, env))))
     pair = Pair(servers, Recorder(folder), leak_file)
-    recording = threading.Thread(target=_record, args=(pair,), daemon=True)
-    recording.start()
-    try:
+    sample = every(SAMPLE_SECONDS, lambda: pair.recorder.sample(pair.servers))
+    with contextlib.closing(pair.recorder), sample:
         yield pair
-    finally:
-        pair.stop.set()
-        recording.join(2 * SAMPLE_SECONDS)
-        pair.recorder.close()
 
 
 @contextlib.contextmanager
@@ -121,11 +116,3 @@ def await_ready(stack: Stack, pair: Pair) -> None:
                     f"see {server.running.log_file}"
                 )
             time.sleep(1.0)
-
-
-def _record(pair: Pair) -> None:
-    due = time.monotonic()
-    while not pair.stop.is_set():
-        pair.recorder.sample(pair.servers)
-        due = max(due + SAMPLE_SECONDS, time.monotonic())
-        pair.stop.wait(due - time.monotonic())

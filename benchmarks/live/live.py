@@ -1,0 +1,130 @@
+"""The live run: a real leak in a real pair, watched by Leadline until its page arrives."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.live import rig
+from benchmarks.live.alerts import read_alerts
+from benchmarks.live.eyes import Eyes, find_binaries
+from benchmarks.live.install import cache_folder
+from benchmarks.live.measure import breach_at, table
+from benchmarks.live.options import Options
+from benchmarks.live.pace import bytes_for, measure_steps
+from benchmarks.live.regular import every
+from benchmarks.live.rig import Pair
+from benchmarks.live.scrapes import ScrapeWriter
+from benchmarks.live.servers import check_ports
+from benchmarks.live.watch import Said, listen, read_findings
+from stack.programs import Stack
+
+SCRAPE_SECONDS = 5.0
+PACE_SECONDS = 45.0
+# Long enough that a few late samples of a busy machine don't make the rate.
+MEASURE_SECONDS = 120.0
+MB = 1e6
+
+
+@dataclass(frozen=True)
+class Leak:
+    """The leak as the rig set and measured it."""
+
+    began: float
+    limit: float
+
+
+def run(options: Options) -> int:
+    """Run it and return 0 only if the page came and nothing false did."""
+    cache = cache_folder()
+    rig.prepare(cache, _say)
+    find_binaries()
+    check_ports(options.port)
+    folder = _fresh(options.folder or cache / "runs" / "last")
+    eyes = Eyes.on_free_ports(folder)
+    with Stack(folder / "logs") as stack, contextlib.ExitStack() as block:
+        pair = block.enter_context(rig.recorded_pair(stack, cache, folder, options.port))
+        eyes.start(stack)
+        block.enter_context(_scraping(eyes, folder))
+        _say(f"starting prefill and decode; Prometheus on http://{eyes.prometheus}")
+        rig.await_ready(stack, pair)
+        block.enter_context(rig.traffic(pair, rate=options.rate, seed=options.seed))
+        leak = _begin_leak(pair, options)
+        eyes.judge(stack, leak.limit)
+        _say(f"the board is on http://{eyes.service}; waiting for the page")
+        said = listen(
+            lambda: (
+                read_alerts(f"http://{eyes.alertmanager}"),
+                read_findings(f"http://{eyes.service}"),
+            ),
+            stack.check,
+            deadline=options.deadline,
+            hold=options.hold,
+        )
+        return _conclude(said, pair, leak)
+
+
+def _begin_leak(pair: Pair, options: Options) -> Leak:
+    """Pace the leak by the steps counted, measure its rate, and choose the limit by it."""
+    _say(f"traffic runs; counting steps for {PACE_SECONDS:.0f} s")
+    steps = measure_steps(pair.decode_url, PACE_SECONDS)
+    kept = bytes_for(options.leak / 60, steps, PACE_SECONDS)
+    began = time.time()
+    pair.leak(kept)
+    _say(f"decode's EngineCore now leaks {kept} bytes a step; measuring the rate")
+    time.sleep(MEASURE_SECONDS)
+    history = pair.recorder.history
+    rate = history.growth("decode", "engine_core", began)
+    limit = options.limit or history.level("decode") + max(rate, MB / 60) * options.horizon
+    _say(f"it grows by {rate * 60 / MB:.1f} MB/min; the limit is {limit / MB:.0f} MB")
+    return Leak(began, limit)
+
+
+def _conclude(said: Said, pair: Pair, leak: Leak) -> int:
+    """Print what came of it, and return the exit code."""
+    now, history = time.time(), pair.recorder.history
+    rate = history.growth("decode", "engine_core", leak.began)
+    print(table(history, leak.began))
+    print(f"traffic: {pair.tally.done} requests done, {pair.tally.failed} failed")
+    if said.page is not None:
+        print(f"page: {said.page}")
+    if said.fired_at is not None:
+        breach = breach_at(history, leak.limit, rate, now)
+        print(
+            f"lead time: {(breach - said.fired_at) / 60:.1f} min from the first firing finding, "
+            f"{(said.fired_at - leak.began) / 60:.1f} min after the leak began, to the breach "
+            f"at the measured {rate * 60 / MB:.1f} MB/min"
+        )
+    print(f"false alarms: {len(said.false)}")
+    for alert in said.false.values():
+        print(f"  {alert}")
+    if said.accused:
+        print(f"findings about others: {sorted(said.accused)}")
+    good = said.page is not None and not said.false and not said.accused
+    print("live: the page came and nothing false did" if good else "live: failed")
+    return 0 if good else 1
+
+
+@contextlib.contextmanager
+def _scraping(eyes: Eyes, folder: Path) -> Iterator[None]:
+    """Keep the exporter's pages as Prometheus gets them."""
+    writer = ScrapeWriter(folder / "scrapes.xz")
+    keep = every(SCRAPE_SECONDS, lambda: writer.add(time.time(), eyes.page()))
+    with contextlib.closing(writer), keep:
+        yield
+
+
+def _fresh(folder: Path) -> Path:
+    """An empty folder; one that holds something other than an earlier run is left alone."""
+    if (folder / "processes.csv").exists():
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder.resolve()
+
+
+def _say(line: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {line}", flush=True)
