@@ -9,8 +9,12 @@ from stack.programs import Program, Stack
 RETENTION = "10y"
 
 
-def prometheus(config: Path, data: Path, port: int) -> Program:
-    """Prometheus with its data in a folder, ready once it would answer queries."""
+def prometheus(config: Path, data: Path, port: int, *, resend: str = "1m") -> Program:
+    """Prometheus with its data in a folder, ready once it would answer queries.
+
+    It discovers its Alertmanagers after some five seconds, an alert that fires before is sent
+    with the next resend, and lapses in Alertmanager after four of them.
+    """
     program = binaries.find("prometheus")
     argv: list[str | Path] = [
         program,
@@ -18,6 +22,7 @@ def prometheus(config: Path, data: Path, port: int) -> Program:
         f"--storage.tsdb.path={data}",
         f"--storage.tsdb.retention.time={RETENTION}",
         f"--web.listen-address=127.0.0.1:{port}",
+        f"--rules.alert.resend-delay={resend}",
         "--log.level=warn",
     ]
     assets = program.resolve().parents[1] / "share/prometheus/web"
@@ -46,7 +51,7 @@ def fill(stack: Stack, openmetrics: Path, data: Path, *, within: float = 600.0) 
     before the first scrape. Blocks of a week cost a tenth of the default's two hours.
     """
     data.mkdir(parents=True, exist_ok=True)
-    argv = [
+    argv: list[str | Path] = [
         binaries.find("promtool"),
         *("tsdb", "create-blocks-from", "openmetrics", "--quiet"),
         "--max-block-duration=168h",

@@ -96,7 +96,7 @@ def _prometheus(factory: pytest.TempPathFactory) -> Iterator[StartPrometheus]:
                 interval=interval,
             )
             port = port or programs.free_port()
-            stack.start(servers.prometheus(config, home / "data", port))
+            stack.start(servers.prometheus(config, home / "data", port, resend="1s"))
             return Server(f"http://127.0.0.1:{port}", home, stack)
 
         yield start
