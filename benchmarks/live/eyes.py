@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ import yaml
 
 from stack import binaries, servers
 from stack.configs import Job, write_prometheus
-from stack.programs import Program, Stack, free_port
+from stack.programs import Program, Running, Stack, free_port
 
 INTERVAL = "5s"
 # A grid fine enough for a leak that is over within the hour; the default is made for days.
@@ -37,28 +38,25 @@ class Eyes:
         ports = (free_port(p) for p in (9840, 9090, 9093, 9841))
         return cls(folder, *(f"127.0.0.1:{port}" for port in ports))
 
-    def start(self, stack: Stack) -> None:
-        """Start all that watches before a limit is known: everything but the service."""
+    def start(self, stack: Stack) -> Running:
+        """Start all that watches before a limit is known, and return Prometheus."""
         self._write(limit=None)
         self._rules(stack)
         stack.start(self._leadline("exporter", f"http://{self.exporter}/healthz"))
         port = int(self.alertmanager.rsplit(":", 1)[1])
-        config = self.folder / "rules" / "alertmanager.yml"
+        config = self.folder / "alerts" / "alertmanager.yml"
         stack.start(servers.alertmanager(config, self.folder / "alertmanager", port))
         port = int(self.prometheus.rsplit(":", 1)[1])
-        config = write_prometheus(
-            self.folder / "prometheus.yml",
-            [Job("leadline", [self.exporter]), Job("leadline-service", [self.service])],
-            rules=[self.folder / "rules" / "*.yml"],
-            alertmanagers=[f"http://{self.alertmanager}"],
-            interval=INTERVAL,
-        )
-        stack.start(servers.prometheus(config, self.folder / "prometheus", port))
+        config = self._scrape([Job("leadline", [self.exporter])])
+        return stack.start(servers.prometheus(config, self.folder / "prometheus", port))
 
-    def judge(self, stack: Stack, limit: float) -> None:
+    def judge(self, stack: Stack, prometheus: Running, limit: float) -> None:
         """Tell the limit to the rules, and start the service with it as a flag."""
         self._write(limit)
         self._rules(stack)
+        # Only now: a service that is not there yet would count as a target that is down.
+        self._scrape([Job("leadline", [self.exporter]), Job("service", [self.service])])
+        prometheus.signal_group(signal.SIGHUP)
         limits = ("--limit", f"host_anon_swap={limit:.0f}")
         stack.start(self._leadline("serve", f"http://{self.service}/healthz", *limits))
 
@@ -86,13 +84,22 @@ class Eyes:
             content["limits"] = {"host_anon_swap": limit}
         (self.folder / "leadline.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
 
+    def _scrape(self, jobs: list[Job]) -> Path:
+        return write_prometheus(
+            self.folder / "prometheus.yml",
+            jobs,
+            rules=[self.folder / "alerts" / "rules" / "*.yml"],
+            alertmanagers=[f"http://{self.alertmanager}"],
+            interval=INTERVAL,
+        )
+
     def _leadline(self, command: str, health: str | None, *more: str) -> Program:
         line = [sys.executable, "-m", "leadline", command]
         line += ["--config", str(self.folder / "leadline.yaml"), *more]
         return Program(command, line, health)
 
     def _rules(self, stack: Stack) -> None:
-        stack.finish(self._leadline("rules", None, "-o", str(self.folder / "rules")), within=60.0)
+        stack.finish(self._leadline("rules", None, "-o", str(self.folder / "alerts")), within=60.0)
 
 
 def find_binaries() -> None:

@@ -48,13 +48,13 @@ def run(options: Options) -> int:
     eyes = Eyes.on_free_ports(folder)
     with Stack(folder / "logs") as stack, contextlib.ExitStack() as block:
         pair = block.enter_context(rig.recorded_pair(stack, cache, folder, options.port))
-        eyes.start(stack)
+        prometheus = eyes.start(stack)
         block.enter_context(_scraping(eyes, folder))
         _say(f"starting prefill and decode; Prometheus on http://{eyes.prometheus}")
         rig.await_ready(stack, pair)
         block.enter_context(rig.traffic(pair, rate=options.rate, seed=options.seed))
         leak = _begin_leak(pair, options)
-        eyes.judge(stack, leak.limit)
+        eyes.judge(stack, prometheus, leak.limit)
         _say(f"the board is on http://{eyes.service}; waiting for the page")
         said = listen(
             lambda: (

@@ -31,7 +31,7 @@ class Said:
         for alert in alerts:
             if alert.is_the_page() and self.page is None:
                 self.page, self.paged_at = alert, now
-            elif not alert.is_the_leak():
+            elif alert.labels.get("severity") != "none" and not alert.is_the_leak():
                 self.false.setdefault(alert.key, alert)
         for finding in findings:
             self._note(finding, now)
