@@ -55,7 +55,7 @@ class Eyes:
         self._write(limit)
         self._rules(stack)
         # Only now: a service that is not there yet would count as a target that is down.
-        self._scrape([Job("leadline", [self.exporter]), Job("service", [self.service])])
+        self._scrape([Job("leadline", [self.exporter]), Job("leadline-service", [self.service])])
         prometheus.signal_group(signal.SIGHUP)
         limits = ("--limit", f"host_anon_swap={limit:.0f}")
         stack.start(self._leadline("serve", f"http://{self.service}/healthz", *limits))
