@@ -1,0 +1,55 @@
+"""Our own families as prometheus_client writes them, named and described by the catalogue alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+from catalog.own import OWN
+
+_BY_NAME: Final = {metric.name: metric for metric in OWN}
+
+
+class Families:
+    """Samples of our own metrics, gathered by family."""
+
+    def __init__(self) -> None:
+        self._families: dict[str, Metric] = {}
+
+    def add(self, name: str, labels: Mapping[str, str], value: float) -> None:
+        """Add one sample of a metric of the catalogue; empty labels are left out."""
+        family = self._families.get(name)
+        if family is None:
+            known = _BY_NAME[name]
+            family = Metric(name.removesuffix("_total"), known.help, known.type)
+            self._families[name] = family
+        family.add_sample(name, {k: v for k, v in labels.items() if v}, value)
+
+    def take(self, other: Families) -> None:
+        """Add all samples of *other*."""
+        for name, family in other._families.items():
+            for sample in family.samples:
+                self.add(name, sample.labels, sample.value)
+
+    def samples(self, name: str) -> Sequence[tuple[Mapping[str, str], float]]:
+        """Return labels and value of each sample of a metric."""
+        family = self._families.get(name)
+        return [(s.labels, s.value) for s in family.samples] if family else []
+
+    def write(self) -> bytes:
+        """Return them as text exposition, in the catalogue's order."""
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(_Once([self._families[n] for n in _BY_NAME if n in self._families]))
+        return generate_latest(registry)
+
+
+class _Once(Collector):
+    def __init__(self, families: Iterable[Metric]) -> None:
+        self._families = list(families)
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._families

@@ -1,0 +1,156 @@
+"""Reads a page over HTTP within a time and a size, whatever the other side does.
+
+The time holds for the whole exchange: a server that sends one byte a second is cut off by it too.
+Redirects are not followed, so that a target can't send us elsewhere.
+
+FetchError
+    The page could not be had; the message says why, without address or credentials.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import io
+import ssl
+import time
+import zlib
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+from urllib.parse import unquote, urlsplit
+
+CHUNK: Final = 1 << 16
+_GZIP: Final = 31
+
+
+class FetchError(Exception):
+    """A page could not be had; the message is one short line."""
+
+
+class Fetch(Protocol):
+    """What reads a page: (URL, seconds, bytes at most) -> its body."""
+
+    def __call__(self, url: str, timeout: float, limit: int) -> bytes:
+        """Return the body; raise FetchError otherwise."""
+
+
+class DeadlineReader(io.RawIOBase):
+    """A socket to read from until a deadline, however slowly it drips."""
+
+    def __init__(self, sock: Any, deadline: float, clock: Callable[[], float]) -> None:
+        super().__init__()
+        self._sock = sock
+        self._raw = sock.makefile("rb", 0)
+        self._deadline = deadline
+        self._clock = clock
+
+    def readable(self) -> bool:
+        """Return true: it is for reading."""
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        """Read what is there; raise TimeoutError past the deadline."""
+        left = self._deadline - self._clock()
+        if left <= 0:
+            raise TimeoutError
+        self._sock.settimeout(left)
+        count: int | None = self._raw.readinto(buffer)
+        return count
+
+    def close(self) -> None:
+        """Let go of the socket."""
+        self._raw.close()
+        super().close()
+
+
+def fetch(
+    url: str, timeout: float, limit: int, clock: Callable[[], float] = time.monotonic
+) -> bytes:
+    """Return the body at *url*, at most *limit* bytes of it, within *timeout* seconds.
+
+    Raises:
+        FetchError: There is none in time, it is too large, or the answer isn't 200.
+    """
+    deadline = clock() + timeout
+    parts = urlsplit(url)
+    connection = _connection(parts.scheme, parts.hostname or "", parts.port, timeout)
+    connection.response_class = _response_until(deadline, clock)  # type: ignore[assignment]
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    try:
+        connection.request("GET", path, headers=_headers(parts.username, parts.password))
+        response = connection.getresponse()
+        if response.status != http.client.OK:
+            raise FetchError(f"answered {response.status} {response.reason}".rstrip())
+        return _body(response, limit)
+    except TimeoutError:
+        raise FetchError(f"no whole answer within {timeout:.3g} s") from None
+    except http.client.IncompleteRead:
+        raise FetchError("the answer ended early") from None
+    except (http.client.HTTPException, zlib.error, ValueError) as error:
+        raise FetchError(f"no proper answer ({type(error).__name__})") from None
+    except OSError as error:
+        raise FetchError((error.strerror or type(error).__name__).lower()) from None
+    finally:
+        connection.close()
+
+
+def _connection(
+    scheme: str, host: str, port: int | None, timeout: float
+) -> http.client.HTTPConnection:
+    if scheme == "https":
+        context = ssl.create_default_context()
+        return http.client.HTTPSConnection(host, port, timeout=timeout, context=context)
+    return http.client.HTTPConnection(host, port, timeout=timeout)
+
+
+def _response_until(
+    deadline: float, clock: Callable[[], float]
+) -> Callable[..., http.client.HTTPResponse]:
+    """Return a maker of responses that read until *deadline*."""
+
+    class Readable:
+        """All that a response wants of a socket."""
+
+        def __init__(self, sock: Any) -> None:
+            self._sock = sock
+
+        def makefile(self, *_: Any) -> io.BufferedReader:
+            return io.BufferedReader(DeadlineReader(self._sock, deadline, clock), CHUNK)
+
+    def make(sock: Any, *args: Any, **kwargs: Any) -> http.client.HTTPResponse:
+        return http.client.HTTPResponse(Readable(sock), *args, **kwargs)  # type: ignore[arg-type]
+
+    return make
+
+
+def _headers(user: str | None, password: str | None) -> dict[str, str]:
+    headers = {
+        "Accept": "text/plain;version=0.0.4,*/*;q=0.1",
+        "Accept-Encoding": "gzip",
+        "User-Agent": "leadline-exporter",
+        "Connection": "close",
+    }
+    if user:
+        pair = f"{unquote(user)}:{unquote(password or '')}".encode()
+        headers["Authorization"] = "Basic " + base64.b64encode(pair).decode("ascii")
+    return headers
+
+
+def _body(response: http.client.HTTPResponse, limit: int) -> bytes:
+    too_large = FetchError(f"larger than {limit / 2**20:.3g} MiB")
+    if (response.length or 0) > limit:
+        raise too_large
+    packed = response.getheader("Content-Encoding", "").lower() == "gzip"
+    unpacker = zlib.decompressobj(_GZIP)
+    parts: list[bytes] = []
+    size = 0
+    while chunk := response.read1(CHUNK):
+        # One byte more than allowed is enough to know, and all that a gzip bomb gets to unpack.
+        piece = unpacker.decompress(chunk, limit - size + 1) if packed else chunk
+        size += len(piece)
+        if size > limit:
+            raise too_large
+        parts.append(piece)
+    if response.length or (packed and not unpacker.eof):
+        raise FetchError("the answer ended early")
+    return b"".join(parts)

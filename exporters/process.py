@@ -1,0 +1,85 @@
+"""Collector `process`: memory, threads, descriptors, CPU and start of each vLLM process.
+
+Processes of one server, kind and rank are one series: sums, and the newest start, so that the
+restart of any of them shows. A process that ended since it was found is no failure; one that
+can't be read is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from exporters import proc
+from exporters.discovery import Member
+from exporters.instances import Instance
+from exporters.look import Look, Result, Task
+
+_TICK: Final = os.sysconf("SC_CLK_TCK")
+_START: Final = "start_time_seconds"
+_FIELDS: Final = {
+    "resident_bytes": ("VmRSS",),
+    "anonymous_bytes": ("RssAnon",),
+    "swap_bytes": ("VmSwap",),
+    "shared_bytes": ("RssShmem", "RssFile"),
+    "threads": ("Threads",),
+}
+"""Our names, and the lines of /proc/<pid>/status that they sum."""
+
+
+class Process:
+    """Reads processes; the boot time once only.
+
+    The kernel reckons it anew from two clocks each time it is asked, and a start time that moved by
+    a second would look like a restart.
+    """
+
+    def __init__(self) -> None:
+        self._booted: float | None = None
+
+    def tasks(self, look: Look) -> Mapping[str, Task]:
+        """Return one task per server that runs here."""
+        here = [i for i in look.instances if i.found is not None]
+        if here and self._booted is None:
+            self._booted = proc.boot_time(look.proc)
+        return {i.server: Task(partial(self.collect, look.proc, i)) for i in here}
+
+    def collect(self, root: Path, instance: Instance) -> Result:
+        """Read the processes of one server."""
+        result = Result()
+        sums: dict[tuple[str, str], dict[str, float]] = {}
+        for member in instance.found.members if instance.found else ():
+            try:
+                for name, value in _read(root, member, self._booted or 0.0):
+                    group = sums.setdefault((member.kind, member.rank), {})
+                    same = group.get(name, 0.0)
+                    group[name] = max(same, value) if name == _START else same + value
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            except (OSError, ValueError) as error:
+                what = f"{member.kind} {member.rank}".rstrip()
+                reason = error.strerror if isinstance(error, OSError) else str(error)
+                result.problem = f"{what}: {reason}"
+        for (kind, rank), values in sums.items():
+            labels = {**instance.place, "process": kind, "rank": rank}
+            for name, value in values.items():
+                result.families.add(f"leadline_process_{name}", labels, value)
+        return result
+
+
+def _read(root: Path, member: Member, booted: float) -> Iterator[tuple[str, float]]:
+    """Yield what can be read of a process, the descriptors (which need its user or root) last."""
+    status = proc.table(root / str(member.pid) / "status")
+    if "VmRSS" not in status:
+        return  # ended, waiting for its parent
+    stat = proc.stat(root, member.pid)
+    yield "cpu_seconds_total", stat.cpu / _TICK
+    yield _START, booted + stat.start / _TICK
+    for name, lines in _FIELDS.items():
+        if any(line in status for line in lines):
+            yield name, float(sum(status.get(line, 0) for line in lines))
+    with os.scandir(root / str(member.pid) / "fd") as descriptors:
+        yield "open_fds", float(sum(1 for _ in descriptors))

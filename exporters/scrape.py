@@ -1,0 +1,268 @@
+"""One scrape: every collector at once, one deadline, and a page whatever fails.
+
+To add a collector: write its file and its test, and add its line to `collectors`.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import logging
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit, urlunsplit
+
+from catalog.config import Config
+from catalog.splice import merge
+from exporters import container, host
+from exporters.discovery import Discovery, Found
+from exporters.families import Families
+from exporters.fetch import Fetch, FetchError, fetch
+from exporters.info import Info
+from exporters.instances import instances, node_name, own_addresses
+from exporters.look import Collector, Look, Result, Task
+from exporters.process import Process
+from exporters.vllm import Vllm
+
+MAX_THREADS: Final = 128
+DISCOVERY: Final = "discovery"
+log = logging.getLogger("leadline.exporters")
+
+Key = tuple[str, str]
+
+
+def collectors(fetcher: Fetch, clock: Callable[[], float]) -> dict[str, Collector]:
+    """Return all collectors by name: the one place where they are registered."""
+    return {
+        "host": host.tasks,
+        "process": Process().tasks,
+        "container": container.tasks,
+        "info": Info(fetcher, clock).tasks,
+        "vllm": Vllm(fetcher).tasks,
+    }
+
+
+class _Outcome(NamedTuple):
+    """How a task went: its result, or the fallback with the reason."""
+
+    result: Result
+    problem: str
+    seconds: float
+
+
+class Exporter:
+    """Collects this node's page.
+
+    Args:
+        config: As loaded.
+        proc: Where /proc is mounted.
+        cgroup: Where cgroups are mounted.
+        fetcher: Reads pages.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        proc: Path = Path("/proc"),
+        cgroup: Path = Path("/sys/fs/cgroup"),
+        fetcher: Fetch = fetch,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._config = config
+        self._proc = proc
+        self._cgroup = cgroup
+        self._clock = clock
+        self._discovery = Discovery(proc, clock)
+        self._collectors = collectors(fetcher, clock)
+        self._pool = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="leadline")
+        self._running: dict[Key, Future[_Outcome]] = {}
+        self._dropped: dict[str, Counter[str]] = {}
+        self._said: dict[Key, str] = {}
+        self._lock = threading.Lock()
+        self._flight: Future[bytes] | None = None
+
+    def close(self) -> None:
+        """Let the threads end."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def page(self, seconds: float | None = None) -> bytes:
+        """Return the node's page, collected now.
+
+        Requests that come while a scrape runs get that scrape's page: two Prometheus replicas
+        don't double the work, nor wait for each other's slow targets.
+
+        Args:
+            seconds: When it must be there; the configured deadline if that is sooner.
+        """
+        with self._lock:
+            flight, lead = self._flight, self._flight is None
+            if flight is None:
+                flight = self._flight = Future()
+        if lead:
+            try:
+                flight.set_result(self._scrape(seconds))
+            except BaseException as error:
+                flight.set_exception(error)
+                raise
+            finally:
+                self._flight = None
+        return flight.result()
+
+    def _scrape(self, seconds: float | None) -> bytes:
+        limit = self._config.exporter.deadline
+        deadline = self._clock() + (limit if seconds is None else min(limit, seconds))
+        found, outcomes = self._discover(deadline)
+        listed, problems = instances(self._config, found, self._addresses())
+        if problems:
+            outcomes[DISCOVERY, ""] = outcomes[DISCOVERY, ""]._replace(problem="; ".join(problems))
+        look = Look(
+            self._config,
+            node_name(self._config),
+            listed,
+            self._proc,
+            self._cgroup,
+            max(0.0, deadline - self._clock()),
+        )
+        outcomes |= self._collect(look, deadline)
+        pages = [o.result.page for o in outcomes.values() if o.result.page is not None]
+        passed = merge(pages)
+        outcomes = {key: self._judge(key, outcome) for key, outcome in outcomes.items()}
+        self._tell(outcomes, {i.server: i.url for i in listed})
+        return self._own(outcomes).write() + passed.encode()
+
+    def _addresses(self) -> frozenset[str]:
+        return own_addresses() if self._config.exporter.targets else frozenset()
+
+    def _discover(self, deadline: float) -> tuple[Sequence[Found], dict[Key, _Outcome]]:
+        found: list[Found] = []
+
+        def run() -> Result:
+            found.extend(self._discovery.find())
+            return Result()
+
+        wanted = {(DISCOVERY, ""): Task(run)} if self._config.exporter.discover else {}
+        outcomes = self._run(wanted, deadline)
+        if not wanted:
+            outcomes[DISCOVERY, ""] = _Outcome(Result(), "", 0.0)
+        return ([] if outcomes[DISCOVERY, ""].problem else found), outcomes
+
+    def _collect(self, look: Look, deadline: float) -> dict[Key, _Outcome]:
+        wanted: dict[Key, Task] = {}
+        broken: dict[Key, _Outcome] = {}
+        for name, collector in self._collectors.items():
+            try:
+                wanted |= {(name, server): task for server, task in collector(look).items()}
+            except Exception as error:  # noqa: BLE001 - one collector never empties the page
+                broken[name, ""] = _Outcome(Result(), _reason(error), 0.0)
+        return broken | self._run(wanted, deadline)
+
+    def _run(self, tasks: Mapping[Key, Task], deadline: float) -> dict[Key, _Outcome]:
+        """Run all tasks at once; those that are not done by the deadline have failed."""
+        self._running = {key: f for key, f in self._running.items() if not f.done()}
+        started: dict[Key, Future[_Outcome]] = {}
+        outcomes: dict[Key, _Outcome] = {}
+        begun = self._clock()
+        for key, task in tasks.items():
+            if key in self._running:
+                problem = "still busy with an earlier scrape"
+                outcomes[key] = _Outcome(Result(task.otherwise), problem, 0.0)
+            else:
+                started[key] = self._pool.submit(self._one, task)
+        self._running |= started
+        wait(started.values(), timeout=max(0.0, deadline - self._clock()))
+        for key, future in started.items():
+            if future.done():
+                outcomes[key] = future.result()
+            else:
+                future.cancel()
+                took = self._clock() - begun
+                late = f"not done within {took:.3g} s"
+                outcomes[key] = _Outcome(Result(tasks[key].otherwise), late, took)
+        return {key: outcomes[key] for key in tasks}
+
+    def _one(self, task: Task) -> _Outcome:
+        begun = self._clock()
+        try:
+            result = task.run()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the rest of the page stays
+            return _Outcome(Result(task.otherwise), _reason(error), self._clock() - begun)
+        return _Outcome(result, result.problem, self._clock() - begun)
+
+    def _judge(self, key: Key, outcome: _Outcome) -> _Outcome:
+        """Count what was dropped of a page; a page that lost lines is no success."""
+        page = outcome.result.page
+        if page is None:
+            return outcome
+        total = self._dropped.setdefault(key[1], Counter())
+        total.update(page.dropped)
+        if not page.dropped:
+            if page.samples:
+                return outcome
+            return outcome._replace(problem="the page has no samples")
+        lost = ", ".join(f"{count} {reason}" for reason, count in sorted(page.dropped.items()))
+        return outcome._replace(
+            problem=f"{sum(page.dropped.values())} lines dropped ({lost}), {page.samples} passed on"
+        )
+
+    def _own(self, outcomes: Mapping[Key, _Outcome]) -> Families:
+        families = Families()
+        version = {"version": _version()}
+        families.add("leadline_build_info", version, 1)
+        for (name, server), outcome in outcomes.items():
+            labels = {"collector": name, "server": server}
+            families.take(outcome.result.families)
+            families.add("leadline_collector_success", labels, float(not outcome.problem))
+            families.add("leadline_collector_duration_seconds", labels, outcome.seconds)
+        servers = {server for _, server in outcomes}
+        self._dropped = {s: total for s, total in self._dropped.items() if s in servers}
+        for server, total in self._dropped.items():
+            for reason, count in total.items():
+                labels = {"server": server, "reason": reason}
+                families.add("leadline_dropped_lines_total", labels, count)
+        return families
+
+    def _tell(self, outcomes: Mapping[Key, _Outcome], urls: Mapping[str, str]) -> None:
+        """Log one line for each outcome that differs in kind from the last."""
+        for key, outcome in outcomes.items():
+            kind = re.sub(r"[0-9.]+", "#", outcome.problem)
+            if kind == self._said.get(key, ""):
+                continue
+            name, server = key
+            url = f" ({_plain(urls[server])})" if name == "vllm" and urls.get(server) else ""
+            about = f"{name} of {server}{url}" if server else name
+            if kind:
+                log.warning("collector %s: %s", about, outcome.problem)
+            else:
+                log.info("collector %s works again", about)
+        self._said = {
+            key: re.sub(r"[0-9.]+", "#", o.problem) for key, o in outcomes.items() if o.problem
+        }
+
+
+def _reason(error: Exception) -> str:
+    """Return one line for an error; unexpected ones by type, since their text may hold anything."""
+    if isinstance(error, FetchError | ValueError):
+        return " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return type(error).__name__
+
+
+def _plain(url: str) -> str:
+    """Return a URL without credentials and query."""
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def _version() -> str:
+    try:
+        return importlib.metadata.version("leadline")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"

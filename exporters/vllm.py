@@ -1,0 +1,83 @@
+"""Collector `vllm`: the pages of the vLLM servers, passed through with their identity."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from catalog.splice import Splicer
+from exporters.families import Families
+from exporters.fetch import Fetch
+from exporters.instances import Instance
+from exporters.look import Look, Result, Task
+
+_RESERVED: Final = "leadline_"
+_MODEL = re.compile(rb'[{,]model_name="((?:[^"\\\n]|\\.)+)"')
+_UNESCAPED: Final = {"\\n": "\n", '\\"': '"', "\\\\": "\\"}
+
+
+@dataclass
+class _Splicing:
+    """The splicer of one server, and the labels that it was made for."""
+
+    labels: tuple[Mapping[str, str], Mapping[str, str]]
+    splicer: Splicer
+
+
+class Vllm:
+    """Reads pages by *fetch* and remembers per server how to splice."""
+
+    def __init__(self, fetch: Fetch) -> None:
+        self._fetch = fetch
+        self._splicing: dict[str, _Splicing] = {}
+
+    def tasks(self, look: Look) -> Mapping[str, Task]:
+        """Return one task per server that has a page."""
+        if not look.config.exporter.vllm:
+            return {}
+        paged = {i.server: i for i in look.instances if i.url}
+        self._splicing = {s: known for s, known in self._splicing.items() if s in paged}
+        return {
+            server: Task(partial(self.collect, look, instance), _up(instance, 0))
+            for server, instance in paged.items()
+        }
+
+    def collect(self, look: Look, instance: Instance) -> Result:
+        """Read one page and splice the identity of its server into it.
+
+        Raises:
+            FetchError: There is no page.
+        """
+        exporter = look.config.exporter
+        timeout = min(exporter.target_timeout, look.seconds)
+        text = self._fetch(instance.url, timeout, int(exporter.max_page))
+        page = self._splicer(instance, text).splice(text)
+        return Result(_up(instance, 1), page)
+
+    def _splicer(self, instance: Instance, text: bytes) -> Splicer:
+        ours = {name: v for name, v in instance.labels.items() if name != "model_name"}
+        model = instance.labels.get("model_name") or _model(text)
+        labels = ours, {"model_name": model}
+        known = self._splicing.get(instance.server)
+        if known is None or known.labels != labels:
+            known = _Splicing(labels, Splicer(*labels, reserved=_RESERVED))
+            self._splicing[instance.server] = known
+        return known.splicer
+
+
+def _up(instance: Instance, value: float) -> Families:
+    families = Families()
+    families.add("leadline_target_up", instance.labels, value)
+    return families
+
+
+def _model(text: bytes) -> str:
+    """Return the model that a page names first: its series without the label get it too."""
+    match = _MODEL.search(text)
+    if match is None:
+        return ""
+    escaped = match[1].decode("utf-8", "replace")
+    return re.sub(r'\\[n"\\]', lambda m: _UNESCAPED[m[0]], escaped)
