@@ -6,15 +6,15 @@ import contextlib
 import shutil
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.live import rig
 from benchmarks.live.alerts import read_alerts
 from benchmarks.live.eyes import Eyes, find_binaries
 from benchmarks.live.install import cache_folder
-from benchmarks.live.measure import breach_at, table
+from benchmarks.live.measure import table
 from benchmarks.live.options import Options
+from benchmarks.live.outcome import MB, Leak, facts
 from benchmarks.live.pace import bytes_for, measure_steps
 from benchmarks.live.regular import every
 from benchmarks.live.rig import Pair
@@ -27,15 +27,6 @@ SCRAPE_SECONDS = 5.0
 PACE_SECONDS = 45.0
 # Long enough that a few late samples of a busy machine don't make the rate.
 MEASURE_SECONDS = 120.0
-MB = 1e6
-
-
-@dataclass(frozen=True)
-class Leak:
-    """The leak as the rig set and measured it."""
-
-    began: float
-    limit: float
 
 
 def run(options: Options) -> int:
@@ -65,48 +56,35 @@ def run(options: Options) -> int:
             deadline=options.deadline,
             hold=options.hold,
         )
-        return _conclude(said, pair, leak)
+        return _conclude(said, pair, leak, folder)
 
 
 def _begin_leak(pair: Pair, options: Options) -> Leak:
     """Pace the leak by the steps counted, measure its rate, and choose the limit by it."""
     _say(f"traffic runs; counting steps for {PACE_SECONDS:.0f} s")
     steps = measure_steps(pair.decode_url, PACE_SECONDS)
-    kept = bytes_for(options.leak / 60, steps, PACE_SECONDS)
+    kept = bytes_for(options.leak / 60, steps, PACE_SECONDS) if options.leak else 0
     began = time.time()
     pair.leak(kept)
-    _say(f"decode's EngineCore now leaks {kept} bytes a step; measuring the rate")
+    _say(f"decode's EngineCore now leaks {kept} bytes a step; measuring its growth")
     time.sleep(MEASURE_SECONDS)
     history = pair.recorder.history
     rate = history.growth("decode", "engine_core", began)
     limit = options.limit or history.level("decode") + max(rate, MB / 60) * options.horizon
     _say(f"it grows by {rate * 60 / MB:.1f} MB/min; the limit is {limit / MB:.0f} MB")
-    return Leak(began, limit)
+    return Leak(began, kept, limit)
 
 
-def _conclude(said: Said, pair: Pair, leak: Leak) -> int:
-    """Print what came of it, and return the exit code."""
-    now, history = time.time(), pair.recorder.history
-    rate = history.growth("decode", "engine_core", leak.began)
+def _conclude(said: Said, pair: Pair, leak: Leak, folder: Path) -> int:
+    """Print and keep what came of it, and return the exit code."""
+    history = pair.recorder.history
+    came = facts(said, history, leak, time.time())
+    came.write(folder / "facts.json")
     print(table(history, leak.began))
     print(f"traffic: {pair.tally.done} requests done, {pair.tally.failed} failed")
-    if said.page is not None:
-        print(f"page: {said.page}")
-    if said.fired_at is not None:
-        breach = breach_at(history, leak.limit, rate, now)
-        print(
-            f"lead time: {(breach - said.fired_at) / 60:.1f} min from the first firing finding, "
-            f"{(said.fired_at - leak.began) / 60:.1f} min after the leak began, to the breach "
-            f"at the measured {rate * 60 / MB:.1f} MB/min"
-        )
-    print(f"false alarms: {len(said.false)}")
-    for alert in said.false.values():
-        print(f"  {alert}")
-    if said.accused:
-        print(f"findings about others: {sorted(said.accused)}")
-    good = said.page is not None and not said.false and not said.accused
-    print("live: the page came and nothing false did" if good else "live: failed")
-    return 0 if good else 1
+    print(*came.lines(), sep="\n")
+    print(f"live: {'as it should be' if came.good else 'failed'} (record: {folder})")
+    return 0 if came.good else 1
 
 
 @contextlib.contextmanager

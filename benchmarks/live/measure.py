@@ -42,6 +42,11 @@ class History:
             return float("nan")
         return float(np.polyfit(times[late] - since, values[late], 1)[0])
 
+    def pool_growth(self, pool: str, since: float) -> float:
+        """The growth of a server's whole process tree, in bytes a second."""
+        slopes = [self.growth(where, p, since) for where, p in self.values if where == pool]
+        return float(np.nansum(slopes))
+
 
 def table(history: History, since: float) -> str:
     """The growth of every process since an instant, for people to read."""

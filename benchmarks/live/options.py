@@ -37,7 +37,12 @@ class Options:
             "meets after --horizon at the rate measured",
         )
         parser.add_argument("--horizon", type=duration, default=duration("45m"))
-        parser.add_argument("--leak", type=_size, default=_size("30MB"), help="wanted, a minute")
+        parser.add_argument(
+            "--leak",
+            type=_size_or_none,
+            default=_size("30MB"),
+            help="wanted, a minute; 0 leaks nothing and expects silence until --deadline",
+        )
         parser.add_argument("--rate", type=float, default=1.0, help="requests a second")
         parser.add_argument("--seed", type=int, default=1)
         parser.add_argument("--port", type=int, default=8100, help="first of four ports")
@@ -50,6 +55,10 @@ class Options:
         )
         parser.add_argument("--folder", type=Path, help="where the record and the logs are kept")
         return cls(**vars(parser.parse_args(arguments)))
+
+
+def _size_or_none(text: str) -> float:
+    return 0.0 if text == "0" else _size(text)
 
 
 def _size(text: str) -> float:
