@@ -16,7 +16,7 @@ from detectors.drift.coverage import unknown_findings
 from detectors.drift.leak import SEEN_SHARE, find_leaks
 from detectors.finding import Finding, Severity
 
-__all__ = ["DETECTORS", "SIGNALS", "Limits", "LimitsLike", "judge"]
+__all__ = ["DETECTORS", "NEEDED", "SIGNALS", "Limits", "LimitsLike", "judge"]
 
 # Adding a detector touches its own file, its test and one line here.
 DETECTORS: dict[str, Detector] = {
@@ -26,6 +26,15 @@ DETECTORS: dict[str, Detector] = {
 SIGNALS: dict[str, tuple[str, ...]] = {
     "leak": ("host_anon_swap", "host_rss"),
 }
+# What tells the time to a memory limit.
+MEMORY: tuple[str, ...] = (
+    "container_working_set",
+    "container_limit",
+    "host_memory_total",
+    "host_memory_used",
+)
+NEEDED: tuple[str, ...] = (*(name for names in SIGNALS.values() for name in names), *MEMORY)
+"""Signals that `judge` reads: whoever calls it queries exactly these."""
 
 
 def judge(
