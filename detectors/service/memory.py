@@ -1,0 +1,126 @@
+"""Panels in memory: the past is read back once, then each cycle costs its new points.
+
+A query that fails leaves the old panel as it is; the next one that succeeds reads the gap too.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Final, Protocol
+
+import numpy as np
+
+from catalog.panel import Panel
+from catalog.signal import Signal
+from catalog.signals import SIGNALS
+from store.errors import StoreError, UnreachableError
+from store.history import extend
+
+log = logging.getLogger("leadline.service")
+
+MAX_CELLS: Final = 40_000_000
+"""Series times points kept of one signal (320 MB an array); more series shorten the history."""
+
+
+class Source(Protocol):
+    """Where panels come from; `store.prometheus.PromStore` is one."""
+
+    def panel(self, signal: Signal, start: float, end: float, step: float) -> Panel:
+        """Return *signal* on the grid points of *step* in [start, end]."""
+
+
+class Memory:
+    """The panels of some signals, kept current.
+
+    Attributes:
+        panels: By signal, once read.
+        errors: By signal, what its last query failed with.
+        failures: By signal, how many queries failed.
+    """
+
+    def __init__(self, source: Source, history: float, step: float) -> None:
+        self._source = source
+        self._history = history
+        self._step = step
+        self.panels: dict[str, Panel] = {}
+        self.errors: dict[str, str] = {}
+        self.failures: dict[str, int] = {}
+        self.away = ""
+
+    def refresh(self, names: Iterable[str], now: float) -> set[str]:
+        """Read what is new of each signal; return those that brought new points.
+
+        `away` says why the source can't be reached; the rest of the signals is then left for the
+        next cycle, so that a source that hangs costs one timeout and not one per signal.
+        """
+        fresh: set[str] = set()
+        self.away = ""
+        for name in names:
+            if self.away:
+                self.errors[name] = self.away
+                continue
+            try:
+                if self._read(name, now):
+                    fresh.add(name)
+                self.errors.pop(name, None)
+            except StoreError as error:
+                self._failed(name, error)
+        return fresh
+
+    def _failed(self, name: str, error: StoreError) -> None:
+        if name not in self.errors:
+            log.warning("signal %s: %s", name, error)
+        self.errors[name] = str(error)
+        self.failures[name] = self.failures.get(name, 0) + 1
+        if isinstance(error, UnreachableError):
+            self.away = str(error)
+
+    def _read(self, name: str, now: float) -> bool:
+        """Read from the last point on (or all the history); return whether points were added."""
+        panel = self.panels.get(name)
+        end = np.floor(now / self._step) * self._step
+        start = end - self._history
+        if panel is not None and len(panel.times) and panel.times[-1] >= start:
+            start = float(panel.times[-1]) + self._step
+        else:
+            panel = None
+        if start > end:
+            return False
+        # The store reads in chunks and answers all or nothing: half a history would be judged
+        # as all there is.
+        newer = self._source.panel(SIGNALS[name], float(start), float(end), self._step)
+        panel = newer if panel is None else extend(panel, newer, self._history)
+        self.panels[name] = self._bounded(panel)
+        return True
+
+    def _bounded(self, panel: Panel) -> Panel:
+        keep = MAX_CELLS // max(1, len(panel.labels))
+        if len(panel.times) <= keep:
+            return panel
+        return extend(panel.until(panel.times[0]), panel, keep * self._step)
+
+
+def since(panel: Panel) -> float | None:
+    """Return the instant of the first sample, or None."""
+    seen = np.isfinite(panel.values).any(axis=0)
+    return float(panel.times[int(seen.argmax())]) if seen.any() else None
+
+
+def latest(panel: Panel, bad: str | None) -> float | None:
+    """Return the newest value of the worst series, or None; successes become a ratio."""
+    values = ratio_of(panel)
+    width = 3 if not panel.step > 0 else max(3, int(np.ceil(300.0 / panel.step)))
+    recent = values[:, -width:]
+    known = [row[np.isfinite(row)][-1] for row in recent if np.isfinite(row).any()]
+    if not known:
+        return None
+    return float(min(known) if bad == "down" else max(known))
+
+
+def ratio_of(panel: Panel) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    """Return the values; of counts, the ratio of successes to trials (NaN without trials)."""
+    if panel.trials is None:
+        return panel.values
+    trials = np.where(panel.trials > 0, panel.trials, np.nan)
+    return np.asarray(panel.values / trials, dtype=np.float64)

@@ -1,0 +1,209 @@
+"""What an alert says: labels that are identity, annotations that hold the numbers.
+
+Labels never hold a number or anything computed but the severity: the same incident has the same
+labels on every replica and after every restart, and a higher severity is an alert of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Final
+from urllib.parse import quote, urlencode
+
+from catalog.labels import ProcessKind
+from catalog.signals import SIGNALS
+from catalog.units import human, human_duration
+from detectors.finding import Finding
+from detectors.service.incident import Incident
+from detectors.service.links import Links
+
+PROCESS_WORDS: Final[dict[ProcessKind, str]] = {
+    "engine_core": "EngineCore",
+    "api_server": "API server",
+    "worker": "Worker",
+    "dp_coordinator": "DP coordinator",
+}
+
+VERBS: Final = {"leak": "leaks host memory", "falling": "is falling"}
+
+FIRST: Final = {
+    "leak": (
+        "Compare its private memory with the tokens it served on the panel; plan a drain and "
+        "restart of the named ranks before the instant above, one at a time."
+    ),
+    "falling": (
+        "Compare acceptance by position and the traffic mix before and after the onset; undo the "
+        "last rollout of model, draft or prompt template in this pool if they coincide."
+    ),
+}
+"""What to do first, by kind; the runbook goes on from there."""
+
+
+def process_word(process: str) -> str:
+    """Return a process kind in words; one that we don't know as it is."""
+    return {str(kind): word for kind, word in PROCESS_WORDS.items()}.get(process, process)
+
+
+def alert_name(kind: str) -> str:
+    """Return the name of the alert for a kind: `spin_wait` gives LeadlineSpinWait."""
+    return "Leadline" + "".join(word.capitalize() for word in kind.split("_"))
+
+
+def labels(incident: Incident, severity: str) -> dict[str, str]:
+    """Return the alert's labels: the group, its kind, and this severity."""
+    return {
+        "alertname": alert_name(incident.kind),
+        **incident.labels,
+        "kind": incident.kind,
+        "severity": severity,
+    }
+
+
+def clock(at: float, beside: float | None = None) -> str:
+    """Return an instant as people write it: 14:05 UTC, with the date unless it is *beside*'s."""
+    when = datetime.fromtimestamp(at, UTC)
+    same = beside is not None and datetime.fromtimestamp(beside, UTC).date() == when.date()
+    return when.strftime("%H:%M UTC" if same else "%b %-d, %H:%M UTC")
+
+
+def subject(findings: Sequence[Finding]) -> str:
+    """Return who does it: `EngineCore DP0, DP1`, or the words for the signal."""
+    by_process: dict[str, set[str]] = {}
+    for finding in findings:
+        process = finding.labels.get("process", "")
+        by_process.setdefault(process, set()).add(finding.labels.get("rank", ""))
+    named = [
+        " ".join(x for x in (process_word(p), listed(ranks - {""})) if x)
+        for p, ranks in sorted(by_process.items()) if p
+    ]  # fmt: skip
+    if named:
+        return " and ".join(named)
+    signal = findings[0].signal if findings else ""
+    return SIGNALS[signal].title if signal in SIGNALS else signal or "a series"
+
+
+def listed(names: set[str], most: int = 8) -> str:
+    """Return names in order, the numbers in them counted as numbers, and how many are left out."""
+    ordered = sorted(names, key=lambda name: (len(name), name))
+    more = f" and {len(ordered) - most} more" if len(ordered) > most else ""
+    return ", ".join(ordered[:most]) + more
+
+
+def place(incident: Incident) -> str:
+    """Return where: `pool decode of chat (glm-4.5)`."""
+    pool = incident.labels.get("pool", "")
+    deployment = incident.labels.get("deployment", "")
+    model = incident.labels.get("model_name", "")
+    where = f"pool {pool}" if pool else ""
+    where += f" of {deployment}" if pool and deployment else deployment
+    return (where + (f" ({model})" if model else "")).strip() or "this fleet"
+
+
+def verb(kind: str) -> str:
+    """Return what it does, by kind."""
+    return VERBS.get(kind, kind.replace("_", " "))
+
+
+def amount(value: float, unit: str) -> str:
+    """Return an effect for a person: `2.3 GiB/h`, `1.2 %/h`."""
+    base, _, per = unit.partition("/")
+    text = f"{100 * value:.2g} %" if base == "1" else human(value, base)
+    return text + {"hour": "/h", "": ""}.get(per, f"/{per}")
+
+
+def rate(findings: Sequence[Finding]) -> str:
+    """Return the speed of the change with its interval; of several, the sum of the rates."""
+    known = [f for f in findings if f.effect is not None]
+    if not known:
+        return ""
+    unit, lead = known[0].effect_unit, known[0]
+    if len(known) > 1 and unit.startswith("bytes"):
+        total = sum(f.effect or 0.0 for f in known)
+        return f"{amount(total, unit)} ({len(known)} processes together)"
+    text = amount(lead.effect or 0.0, unit)
+    if lead.effect_low is None or lead.effect_high is None:
+        return text
+    return f"{text} ({amount(lead.effect_low, unit)} to {amount(lead.effect_high, unit)})"
+
+
+def left(incident: Incident) -> tuple[str, str]:
+    """Return the time left and its interval, as of the data: `7.4 h`, `6.1 h to 9.0 h`."""
+    forecast = incident.forecast
+    if forecast is None:
+        return "", ""
+    spans = [forecast.breach - forecast.as_of, forecast.low - forecast.as_of]
+    about, low = (human_duration(max(0.0, span)) for span in spans)
+    if forecast.high is None:
+        return about, f"{low} or more"
+    return about, f"{low} to {human_duration(max(0.0, forecast.high - forecast.as_of))}"
+
+
+def limit_text(finding: Finding) -> str:
+    """Return the limit in words: `limit 64.0 GiB (the memory limit of container x)`."""
+    if finding.limit is None:
+        return ""
+    unit = SIGNALS[finding.signal].unit if finding.signal in SIGNALS else ""
+    where = finding.evidence.get("place")
+    return f"limit {human(finding.limit, unit)}" + (f" ({where})" if where else "")
+
+
+def summary(incident: Incident, findings: Sequence[Finding]) -> str:
+    """Return the one line of a page."""
+    about, _ = left(incident)
+    head = f"{place(incident)}: {subject(findings)} {verb(incident.kind)}"
+    speed = rate(findings).partition(" (")[0]
+    return head + (f", {speed}" if speed else "") + (f", about {about} left" if about else "")
+
+
+def description(incident: Incident, findings: Sequence[Finding]) -> str:
+    """Return the sentences of a page: who, how fast, the limit, the time left, as of when."""
+    lead = findings[0] if findings else None
+    about, interval = left(incident)
+    servers = {f.labels["server"] for f in findings if f.labels.get("server")}
+    parts = [f"{subject(findings)} in {place(incident)} {verb(incident.kind)}"]
+    if speed := rate(findings):
+        parts[0] += f" at {speed}"
+    if servers:
+        parts[0] += f", on {listed(servers, 4)}"
+    as_of = f"as of {clock(incident.as_of)}"
+    forecast = incident.forecast
+    if forecast is not None:
+        when = clock(forecast.breach, forecast.as_of)
+        parts.append(f"About {about} ({interval}) left, {as_of}; breach about {when}")
+    else:
+        parts.append(f"No time to breach is known, {as_of}: no limit is known for it")
+    if lead is not None and (limit := limit_text(lead)):
+        parts.append(limit[0].upper() + limit[1:])
+    parts.append(f"Onset about {clock(incident.since)}")
+    if incident.state == "ended":
+        parts.append(f"Ended since: {incident.why}")
+    return ". ".join(parts) + "."
+
+
+def notes(incident: Incident, findings: Sequence[Finding], links: Links) -> dict[str, str]:
+    """Return the alert's annotations."""
+    lead = findings[0] if findings else None
+    made = {
+        "summary": summary(incident, findings),
+        "description": description(incident, findings),
+        "action": FIRST.get(incident.kind, "Follow the runbook."),
+        "runbook_url": links.runbook(alert_name(incident.kind)),
+        "panel_url": links.finding(incident.lead),
+        "dashboard": links.dashboard(incident) or links.finding(incident.lead),
+    }
+    if lead is not None and lead.cause:
+        made["cause"] = lead.cause
+    return made
+
+
+def expression_link(prometheus: str, finding: Finding) -> str:
+    """Return the address of the finding's expression at Prometheus, at the same time."""
+    signal = SIGNALS.get(finding.signal)
+    query = {
+        "g0.expr": signal.expr if signal else finding.signal,
+        "g0.tab": "0",
+        "g0.range_input": "2d",
+        "g0.end_input": datetime.fromtimestamp(finding.as_of, UTC).strftime("%Y-%m-%d %H:%M:%S"),
+    }
+    return f"{prometheus.rstrip('/')}/graph?{urlencode(query, quote_via=quote)}"

@@ -1,0 +1,162 @@
+"""Findings over time: one judgement that differs neither starts nor ends a page.
+
+watch -> firing at once (the detector has its own doubts behind it); firing -> watch or ended only
+after `CALM` judgements on new data in a row, so that a page doesn't flicker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Set
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+import numpy as np
+
+from catalog.panel import Labels, Panel
+from detectors.finding import Finding
+
+CALM: Final = 3
+"""Judgements on new data without the finding until it ends."""
+SILENT: Final = 6 * 3600.0
+"""Seconds after which a finding ends although its whole node fell silent."""
+KEPT: Final = 90 * 86400.0
+"""Seconds that ended findings and incidents are kept."""
+
+Presence = Literal["reports", "drained", "silent", "lost"]
+
+
+@dataclass(frozen=True)
+class Tracked:
+    """One finding with its life so far.
+
+    Attributes:
+        finding: As last judged; its state is the one shown, after hysteresis.
+        first: Unix seconds when it was first seen.
+        changed: Unix seconds of the last change of state.
+        calm: Judgements in a row in which it wasn't firing (or wasn't there).
+        why: Why it ended, one clause; empty while it hasn't.
+    """
+
+    finding: Finding
+    first: float
+    changed: float
+    calm: int = 0
+    why: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-able values for the ledger."""
+        return {
+            "finding": self.finding.to_dict(), "first": self.first, "changed": self.changed,
+            "calm": self.calm, "why": self.why,
+        }  # fmt: skip
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Tracked:
+        """Return what `to_dict` wrote."""
+        rest = {name: data[name] for name in ("first", "changed", "calm", "why")}
+        return cls(Finding.from_dict(data["finding"]), **rest)
+
+
+def follow(
+    tracked: Mapping[str, Tracked],
+    findings: Iterable[Finding],
+    fresh: Set[str],
+    now: float,
+    presence: Callable[[Finding], Presence],
+) -> dict[str, Tracked]:
+    """Return the findings after one more judgement.
+
+    Args:
+        tracked: What was known, by id.
+        findings: What was judged now.
+        fresh: Signals that brought new points; nothing can end on old ones.
+        now: Unix seconds.
+        presence: Whether the series of a finding still reports (`presence_in`).
+    """
+    after: dict[str, Tracked] = {}
+    for finding in findings:
+        before = tracked.get(finding.id)
+        if presence(finding) == "reports":
+            after[finding.id] = _seen(before, finding, finding.signal in fresh, now)
+        elif before is None:
+            continue  # a series that stopped before we ever saw it leak is nobody's page
+    for key, before in tracked.items():
+        if key in after:
+            continue
+        if before.finding.state == "ended":
+            if now - before.changed < KEPT:
+                after[key] = before
+        elif before.finding.signal in fresh:
+            after[key] = _missed(before, presence(before.finding), now)
+        else:
+            after[key] = before
+    return after
+
+
+def _seen(before: Tracked | None, finding: Finding, fresh: bool, now: float) -> Tracked:
+    if before is None or before.finding.state == "ended":
+        return Tracked(finding, first=now if before is None else before.first, changed=now)
+    was = before.finding.state
+    if finding.state == "firing" or was != "firing":
+        changed = before.changed if was == finding.state else now
+        return replace(before, finding=finding, calm=0, changed=changed, why="")
+    calm = before.calm + fresh
+    if calm < CALM:
+        return replace(before, finding=replace(finding, state="firing"), calm=calm)
+    return replace(before, finding=finding, calm=calm, changed=now)
+
+
+def _missed(before: Tracked, presence: Presence, now: float) -> Tracked:
+    # A node that stopped reporting says nothing about the leak: the page stays, as of then.
+    if presence == "silent" and now - before.finding.as_of < SILENT:
+        return before
+    calm = before.calm + 1
+    if calm < CALM:
+        return replace(before, calm=calm)
+    why = {
+        "reports": "no longer found",
+        "drained": "its process or pod is gone",
+        "silent": "its node stopped reporting",
+        "lost": "its series is gone",
+    }[presence]
+    ended = replace(before.finding, state="ended")
+    return replace(before, finding=ended, calm=calm, changed=now, why=why)
+
+
+def row_of(panel: Panel | None, labels: Labels) -> int | None:
+    """Return the row of the series with *labels* (empty ones don't count), or None."""
+    if panel is None:
+        return None
+    wanted = {key: value for key, value in labels.items() if value}
+    for i, row in enumerate(panel.labels):
+        if {key: value for key, value in row.items() if value} == wanted:
+            return i
+    return None
+
+
+def presence_in(panel: Panel | None, finding: Finding) -> Presence:
+    """Return whether the finding's series still reports, and if not, whether its node does."""
+    if panel is None or not len(panel.times):
+        return "silent"
+    row = row_of(panel, finding.labels)
+    if row is None:
+        # A finding over many series has no row of its own: the detector answers for it.
+        matching = [
+            i for i, labels in enumerate(panel.labels)
+            if all(labels.get(key, "") == value for key, value in finding.labels.items() if value)
+        ]  # fmt: skip
+        if not matching:
+            return "drained" if _recent(panel).any() else "lost"
+        return "reports" if _recent(panel)[matching].any() else "drained"
+    recent = _recent(panel)
+    if recent[row]:
+        return "reports"
+    node = panel.labels[row].get("node")
+    beside = [i for i, labels in enumerate(panel.labels) if labels.get("node") == node]
+    return "drained" if recent[beside].any() else "silent"
+
+
+def _recent(panel: Panel) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Return for each series whether it has a sample in the last five minutes or three steps."""
+    width = 3 if not panel.step > 0 else max(3, int(np.ceil(300.0 / panel.step)))
+    return np.asarray(np.isfinite(panel.values[:, -width:]).any(axis=1), dtype=np.bool_)
