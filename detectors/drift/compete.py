@@ -23,9 +23,12 @@ IntArray = npt.NDArray[np.intp]
 
 GROWING = ("hinge", "hinge+step", "hinge+warm_up")
 ENDING = ("flat", "step", "step+step", "warm_up", "warm_up+step", "ramp", "ramp+step")
+ENDING_PAIRS = ("step+step", "warm_up+step", "ramp+step")
+PAIR_MEMBER = {"step": "pair_step"}  # in pairs, steps are tried at fewer places
+WORTH_PAIRS = 6.0  # margin of a hinge over a flat series that makes pairs worth their cost
 # Free parameters of each family beside the base: place and size of a step, onset and slope, ...
 PARAMETERS = {"flat": 0.0, "hinge": 1.5, "step": 2.0, "warm_up": 2.0, "ramp": 2.0}
-PAIR_STEPS = 32  # step places tried in pairs: half the buckets are enough there
+PAIR_STEPS = 21  # step places tried in pairs: a third of the buckets is enough there
 QUANTUM = 2e-3  # smallest noise assumed, as a share of the range: data is never exact
 
 
@@ -61,7 +64,8 @@ class Competition:
 
     def best(self, families: tuple[str, ...]) -> FloatArray:
         """Return the best score among *families* for each series."""
-        return np.max([self.score[name] for name in families], axis=0)
+        best: FloatArray = np.max([self.score[name] for name in families], axis=0)
+        return best
 
     def winner(self, families: tuple[str, ...]) -> list[str]:
         """Return the name of the best of *families* for each series."""
@@ -89,14 +93,10 @@ def _designs(size: int, day: float | None) -> tuple[_Whitened, ...]:
             unit[name] = np.where(
                 usable[:, None], white / np.where(usable, length[name], 1.0)[:, None], 0.0
             )
-        pairs = (
-            ("hinge", "pair_step"),
-            ("hinge", "warm_up"),
-            ("pair_step", "pair_step"),
-            ("warm_up", "pair_step"),
-            ("ramp", "pair_step"),
-        )
-        gram = {f"{a}+{b}": unit[a] @ unit[b].T for a, b in pairs}
+        gram = {}
+        for name in (*GROWING[1:], *ENDING_PAIRS):
+            a, b = (PAIR_MEMBER.get(part, part) for part in name.split("+"))
+            gram[name] = unit[a] @ unit[b].T
         out.append(
             _Whitened(
                 whiten,
@@ -114,6 +114,9 @@ def _designs(size: int, day: float | None) -> tuple[_Whitened, ...]:
 def compete(values: FloatArray, day: float | None = None) -> Competition:
     """Let the shapes compete for each series of *values*.
 
+    Pairs of shapes compete only where a line or hinge alone beats a flat series: without that there
+    is no growth to explain.
+
     Args:
         values: Shape (S, K), no NaN.
         day: Buckets a day, where the window is long enough to show a daily season; else None.
@@ -124,10 +127,30 @@ def compete(values: FloatArray, day: float | None = None) -> Competition:
     centred = values - values.mean(axis=1, keepdims=True)
     span = np.ptp(values, axis=1)
     scale = np.where(span > 0, span, 1.0)
-    result = _compete(centred / scale[:, None], None)
-    if day is not None:
-        result = _better(result, _compete(centred / scale[:, None], day))
-    return Competition(result.score, result.slope * scale, result.slope_se * scale, result.onset)
+    y = centred / scale[:, None]
+    bases: list[float | None] = [None] if day is None else [None, day]
+    singles = _over_bases(y, bases, pairs=False)
+    raised = np.flatnonzero(singles.score["hinge"] - singles.score["flat"] >= WORTH_PAIRS)
+    if len(raised):
+        singles = _replaced(singles, raised, _over_bases(y[raised], bases, pairs=True))
+    return Competition(
+        singles.score, singles.slope * scale, singles.slope_se * scale, singles.onset
+    )
+
+
+def _over_bases(y: FloatArray, bases: list[float | None], *, pairs: bool) -> Competition:
+    """Compete with and without a season and keep the better."""
+    results = [_compete(y, day, pairs=pairs) for day in bases]
+    return results[0] if len(results) == 1 else _better(*results)
+
+
+def _replaced(old: Competition, rows: IntArray, new: Competition) -> Competition:
+    """Return *old* with the series at *rows* taken from *new*."""
+    for name in old.score:
+        old.score[name][rows] = new.score[name]
+    for name in ("slope", "slope_se", "onset"):
+        getattr(old, name)[rows] = getattr(new, name)
+    return old
 
 
 def _better(plain: Competition, seasonal: Competition) -> Competition:
@@ -141,13 +164,13 @@ def _better(plain: Competition, seasonal: Competition) -> Competition:
     return Competition(score, *pick)
 
 
-def _compete(y: FloatArray, day: float | None) -> Competition:
+def _compete(y: FloatArray, day: float | None, *, pairs: bool) -> Competition:
     """Compete with one base; *y* is centred and scaled to a range of one."""
     count, size = y.shape
     penalty = 0.5 * np.log(size)
     base_cost = penalty * (0 if day is None else 4)
     floor = size * np.finfo(float).eps
-    score: dict[str, FloatArray] = {}
+    score = {name: np.full(count, -np.inf) for name in (*GROWING, *ENDING)}
     slopes: list[FloatArray] = []
     errors: list[FloatArray] = []
     onsets: list[FloatArray] = []
@@ -160,10 +183,10 @@ def _compete(y: FloatArray, day: float | None) -> Competition:
         gain = {"flat": np.zeros(count), "step": (fit["step"] ** 2).max(axis=1)}
         for name in ("warm_up", "ramp"):
             gain[name] = (fit[name] ** 2).max(axis=1)
-        gain["step+step"] = _pair(fit["pair_step"], fit["pair_step"], white, "pair_step+pair_step")
-        gain["warm_up+step"] = _pair(fit["warm_up"], fit["pair_step"], white, "warm_up+pair_step")
-        gain["ramp+step"] = _pair(fit["ramp"], fit["pair_step"], white, "ramp+pair_step")
-        growth = _growth(fit, white)
+        if pairs:
+            for name in ENDING_PAIRS:
+                gain[name] = _pair(fit, white, name)
+        growth = _growth(fit, white, pairs=pairs)
         gain.update({name: got[0] for name, got in growth.items()})
         noise = white.spread * QUANTUM**2 + floor
         best = np.full(count, -np.inf)
@@ -172,7 +195,7 @@ def _compete(y: FloatArray, day: float | None) -> Competition:
             rest = np.maximum(total - value, 0.0) + noise
             cost = penalty * sum(PARAMETERS[part] for part in name.split("+")) + base_cost
             got = -0.5 * size * np.log(rest / size) - white.half_log_det - cost
-            score[name] = np.maximum(score.get(name, np.full(count, -np.inf)), got)
+            score[name] = np.maximum(score[name], got)
             if name in growth:
                 _, slope, inverse, onset = growth[name]
                 error = np.sqrt(rest / (size - 4)) * inverse
@@ -188,8 +211,9 @@ def _compete(y: FloatArray, day: float | None) -> Competition:
     return Competition(score, *_average(weights, slopes, errors, onsets, size))
 
 
-def _pair(a: FloatArray, b: FloatArray, white: _Whitened, name: str) -> FloatArray:
+def _pair(fit: dict[str, FloatArray], white: _Whitened, name: str) -> FloatArray:
     """Return the largest drop in the sum of squares by one member of each of two families."""
+    a, b = (fit[PAIR_MEMBER.get(part, part)] for part in name.split("+"))
     gram = white.gram[name]
     free = 1 - gram**2
     usable = free > 1e-6
@@ -201,7 +225,7 @@ def _pair(a: FloatArray, b: FloatArray, white: _Whitened, name: str) -> FloatArr
 
 
 def _growth(
-    fit: dict[str, FloatArray], white: _Whitened
+    fit: dict[str, FloatArray], white: _Whitened, *, pairs: bool
 ) -> dict[str, tuple[FloatArray, FloatArray, FloatArray, FloatArray]]:
     """Return gain, slope, its error for unit noise, and onset of the growing families.
 
@@ -213,8 +237,9 @@ def _growth(
     gain = np.where(a > 0, a**2, 0.0)
     k = gain.argmax(axis=1)
     out = {"hinge": (gain[rows, k], a[rows, k] / length[k], 1 / length[k], at[k])}
-    for other, name in (("pair_step", "hinge+step"), ("warm_up", "hinge+warm_up")):
-        b, gram = fit[other], white.gram[f"hinge+{other}"]
+    for name in GROWING[1:] if pairs else ():
+        other = name.split("+")[1]
+        b, gram = fit[PAIR_MEMBER.get(other, other)], white.gram[name]
         free = 1 - gram**2
         usable = free > 1e-4
         inverse = np.where(usable, 1 / np.where(usable, free, 1.0), 0.0)

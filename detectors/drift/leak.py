@@ -23,6 +23,8 @@ AGAINST_STANDING = 8.0  # growth against noise and steps: below this there is no
 AGAINST_WARM_UP = 3.0  # growth against a filling that ends: below this it is a watch
 VETO = 2.0  # a longer window that prefers a filling by this much overrules a shorter one
 STEADY = 3.0  # slope over its standard error
+MOST_OF_LIFE = 0.5  # a window over this share of the life needs no comparison with what was before
+EARLIER = 0.6  # a shorter one must outgrow what the same time brought before, by this much
 SEEN_SHARE = 1 / 3  # growth seen, as a share of the time left, before a page
 
 
@@ -54,10 +56,19 @@ def _judge(found: Sequence[Growth]) -> tuple[Growth, Verdict] | None:
     ]
     if not real:
         return None
-    clear = [g for g in real if g.against_warm_up >= AGAINST_WARM_UP and not _vetoed(g, found)]
+    clear = [
+        g
+        for g in real
+        if g.against_warm_up >= AGAINST_WARM_UP and _novel(g) and not _vetoed(g, found)
+    ]
     if clear:
-        return max(clear, key=lambda g: g.against_warm_up), "leak"
+        return max(clear, key=lambda g: g.end - g.start), "leak"
     return max(real, key=lambda g: g.against_standing), "warm_up"
+
+
+def _novel(growth: Growth) -> bool:
+    """Whether growth is new or fills most of a life: neither a season nor the tail of a log."""
+    return growth.share > MOST_OF_LIFE or growth.earlier < EARLIER
 
 
 def _vetoed(growth: Growth, found: Sequence[Growth]) -> bool:

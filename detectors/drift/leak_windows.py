@@ -21,7 +21,8 @@ from detectors.drift.buckets import (
 from detectors.drift.compete import ENDING, GROWING, Competition, compete
 
 DAY = 86_400.0
-SMALLEST_GROWTH = 0.003  # of the level within the window: less is not worth a fit
+SMALLEST_SHARE = 0.01  # growth in the window, of the level: less is not worth a page
+SMALLEST_BYTES = 8 * 2**20  # and not less than this: a Python process breathes by that much
 WARMING = ("warm_up", "warm_up+step", "ramp", "ramp+step")
 STANDING = tuple(name for name in ENDING if name not in WARMING)
 
@@ -42,6 +43,8 @@ class Growth:
         against_standing: Margin in log-likelihood of growth over flat and steps.
         against_warm_up: Margin of growth over fillings that end.
         winner: The best shape of all.
+        share: The window as a share of the life of this incarnation, as far as it is known.
+        earlier: Largest growth over as long a time before the window, as a share of its own.
     """
 
     row: int
@@ -55,6 +58,8 @@ class Growth:
     against_standing: float
     against_warm_up: float
     winner: str
+    share: float
+    earlier: float
 
 
 def screen(window: Windows, step: float) -> BoolArray:
@@ -64,7 +69,7 @@ def screen(window: Windows, step: float) -> BoolArray:
     growth = blocks[:, -1] - blocks[:, 0]
     jitter = np.median(np.abs(np.diff(window.values, axis=1)), axis=1)
     level = np.abs(blocks).max(axis=1)
-    enough = (growth > 3 * jitter) & (growth > SMALLEST_GROWTH * level)
+    enough = (growth > 3 * jitter) & (growth > np.maximum(SMALLEST_SHARE * level, SMALLEST_BYTES))
     rising = ((change > 0).sum(axis=1) >= 5) | (change[:, -4:] > 0).all(axis=1)
     highest = blocks[:, -2:].max(axis=1) >= blocks.max(axis=1)
     if window.width * BUCKETS * step >= 2 * DAY:  # a season may hide both
@@ -91,7 +96,7 @@ def grow(panel: Panel) -> dict[int, list[Growth]]:
         for job in _jobs(panel, row, widths):
             jobs[job].append(row)
     found: dict[int, list[Growth]] = defaultdict(list)
-    for (width, size), rows in sorted(jobs.items()):
+    for (width, size), rows in sorted(jobs.items(), key=lambda job: job[0][0] * job[0][1]):
         for growth in _fit(panel, rows, width, size):
             found[growth.row].append(growth)
     return found
@@ -99,8 +104,7 @@ def grow(panel: Panel) -> dict[int, list[Growth]]:
 
 def _jobs(panel: Panel, row: int, widths: list[int]) -> list[tuple[int, int]]:
     """Return (width, size) of the windows of one series that its incarnation has room for."""
-    starts = None if panel.starts is None else panel.starts[row]
-    room = len(panel.times) - segment_start(panel.values[row], starts)
+    room = len(panel.times) - segment_start(*_series(panel, row))
     jobs = [(width, BUCKETS) for width in widths if width * BUCKETS <= room]
     whole = -(-room // BUCKETS)
     if room >= FEWEST and (whole, room // whole) not in jobs:
@@ -119,14 +123,56 @@ def _fit(panel: Panel, rows: list[int], width: int, size: int) -> list[Growth]:
     values = filled[good]
     result = compete(values, day)
     end = float(panel.times[-1])
-    return [
-        _growth(rows[index], place, values[place], result, end, seconds)
-        for place, index in enumerate(good)
-    ]
+    out = []
+    for place, index in enumerate(good):
+        begin = segment_start(*_series(panel, rows[index]))
+        share, earlier = _before(panel.values[rows[index]][begin:], width, size)
+        out.append(_growth(rows[index], place, values[place], result, end, seconds, share, earlier))
+    return out
+
+
+def _series(panel: Panel, row: int) -> tuple[FloatArray, FloatArray | None]:
+    """Return values and start times of one series."""
+    return panel.values[row], None if panel.starts is None else panel.starts[row]
+
+
+def _before(values: FloatArray, width: int, size: int) -> tuple[float, float]:
+    """Return the share of the life that the window covers, and what it grew before as its share.
+
+    The first eighth of what came before is left out: every process grows when it starts.
+    """
+    points = width * size
+    share = points / len(values)
+    block = max(1, points // 8)
+    before = values[(len(values) - points) // 8 : len(values) - points]
+    count = len(before) // block
+    own = _levels(values[len(values) - points :], block, 8)
+    growth = float(np.nanmax(own[-2:]) - np.nanmin(own[:2])) if np.isfinite(own).any() else 0.0
+    if count < 2 or growth <= 0:
+        return share, 0.0
+    levels = _levels(before, block, count)
+    largest = 0.0
+    for lag in range(1, min(8, count)):
+        change = levels[lag:] - levels[:-lag]
+        largest = max(largest, float(np.nanmax(change, initial=0.0, where=np.isfinite(change))))
+    return share, largest / growth
+
+
+def _levels(values: FloatArray, block: int, count: int) -> FloatArray:
+    """Return the low envelope of the last *count* blocks of one series."""
+    levels: FloatArray = envelope(values[None, :], block, count)[0]
+    return levels
 
 
 def _growth(
-    row: int, place: int, values: FloatArray, result: Competition, end: float, seconds: float
+    row: int,
+    place: int,
+    values: FloatArray,
+    result: Competition,
+    end: float,
+    seconds: float,
+    share: float,
+    earlier: float,
 ) -> Growth:
     """Return what the competition said about one series."""
     size = len(values)
@@ -145,4 +191,6 @@ def _growth(
         against_standing=growing - max(score[name] for name in STANDING),
         against_warm_up=growing - max(score[name] for name in WARMING),
         winner=max(score, key=lambda name: score[name]),
+        share=share,
+        earlier=earlier,
     )

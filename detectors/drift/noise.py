@@ -18,14 +18,8 @@ from catalog.panel import FloatArray
 AR_PHI = (0.5, 0.8, 0.9, 0.96)
 AR_WITH_WHITE = ((0.9, 0.5), (0.97, 0.5))  # (phi, share of white noise)
 WALK_RATIO = (1.0, 0.1, 0.01, 0.001)  # variance of a random-walk step to that of white noise
-WANDER = (
-    (8, 0.1),
-    (8, 0.01),
-    (4, 0.1),
-    (4, 0.01),
-    (4, 0.001),
-    (2.5, 0.01),
-)  # (windows/length, white)
+# Smooth wander: (window over correlation length, share of white noise).
+WANDER = ((8, 0.1), (8, 0.01), (4, 0.1), (4, 0.01), (4, 0.001), (2.5, 0.01))
 
 
 def covariances(size: int) -> Iterator[FloatArray]:
