@@ -22,7 +22,8 @@ Reason = Literal[
 ]  # fmt: skip
 """Why a line was dropped.
 
-`syntax`: no sample, HELP or TYPE line; `labels`: a label twice, or `__name__`; `value`: no float as
+`syntax`: no sample, HELP or TYPE line; `labels`: a label twice, `__name__`, or a
+bucket without a number; `value`: no float as
 Go reads it; `encoding`: not UTF-8, or a NUL; `type`: no type, or a sample its family cannot have;
 `duplicate`: the series was there already; `conflict`: another server's family of that name has
 another shape; `truncated`: no line feed at the end; `limit`: more lines than a page may have;
@@ -39,7 +40,7 @@ _PAIRS: Final = _PAIR.replace("(" + _LABEL, "(?:" + _LABEL).replace("(" + _STRIN
 # name, labels, value; a timestamp or an exemplar may follow. Repetitions are possessive: linear.
 _LINE = re.compile(
     rf"[ \t]*({NAME})(?:[ \t]*\{{[ \t]*((?:{_PAIRS})*+)\}}[ \t]*|[ \t]+)"
-    r"([^ \t\n]+)"
+    r"([^{ \t\n]+)"
     r"(?:[ \t]+-?[0-9]{1,19}(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)?(?:[ \t]+#[ \t]*\{.*)?[ \t]*"
 )
 _LABELS = re.compile(_PAIR.replace(r"(?=\})", "$"))

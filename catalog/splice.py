@@ -54,6 +54,7 @@ _PARTS: Final = {
     "histogram": ("_bucket", "_sum", "_count"),
     "summary": ("_sum", "_count"),
 }
+_FLOAT_LABELS: Final = {"histogram": "le", "summary": "quantile"}
 _BORN: Final = ("counter", "histogram", "summary")
 
 
@@ -231,7 +232,10 @@ class Splicer:
         if slot is None:
             if self._reserved and name.startswith(self._reserved):
                 raise BadLine("reserved")
-            slot = self._by_series[key] = _Slot(text, self._family(name))
+            family = self._family(name)
+            if family is not None and family.type in _PARTS:
+                _check_part(name, family, dict(labels))
+            slot = self._by_series[key] = _Slot(text, family)
         return slot
 
     def _family(self, name: str) -> _Family | None:
@@ -285,6 +289,20 @@ class Splicer:
         now = self._scrape
         self._slots = {k: slot for k, slot in self._slots.items() if slot.scrape == now}
         self._by_series = {k: slot for k, slot in self._by_series.items() if slot.scrape == now}
+
+
+def _check_part(name: str, family: _Family, labels: Mapping[str, str]) -> None:
+    """Refuse a bucket or quantile that is no number, as strict readers do with the whole page.
+
+    Raises:
+        BadLine: It is none.
+    """
+    label = _FLOAT_LABELS[family.type]
+    needed = name == f"{family.name}_bucket"
+    if (needed or name == family.name) and not valid_value(
+        labels.get(label, "" if needed else "0")
+    ):
+        raise BadLine("labels")
 
 
 def _shape(type_: str) -> str:
