@@ -95,7 +95,7 @@ def _unknown(
         state="watch",
         cause=text,
         evidence=evidence,
-        runbook="LeadlineBlind",
+        runbook="LeadlineUnknown",
     )
 
 
