@@ -27,7 +27,7 @@ def panel(series: int, points: int, seed: int) -> Panel:
     """Return private memory of *series* processes."""
     rng = np.random.default_rng(seed)
     walk = np.cumsum(rng.normal(0, 2e5, (series, points)), axis=1)
-    values: FloatArray = np.rint(walk) + 8e9
+    values: FloatArray = np.asarray(np.rint(walk) + 8e9, dtype=np.float64)
     labels = tuple(
         {
             "cluster": "bench", "namespace": "llm", "deployment": f"chat-{i % 10}",
