@@ -161,10 +161,10 @@ class Config(Bound):
         description="Service levels by signal, unless a deployment or model says otherwise.",
     )
     deployments: dict[str, Deployment] = Field({}, description="P/D groups by name.")
-    exporter: Exporter = Exporter()  # type: ignore[call-arg]
-    prometheus: Prometheus = Prometheus()  # type: ignore[call-arg]
-    alertmanager: Alertmanager = Alertmanager()  # type: ignore[call-arg]
-    service: Service = Service()  # type: ignore[call-arg]
+    exporter: Exporter = Exporter()
+    prometheus: Prometheus = Prometheus()
+    alertmanager: Alertmanager = Alertmanager()
+    service: Service = Service()
 
     def limit(self, signal: str, labels: Mapping[str, str]) -> float | None:
         """Return the SLA or limit of *signal* for a series, the nearest scope first; or None."""

@@ -12,7 +12,15 @@ ProcessKind = Literal["api_server", "engine_core", "worker", "dp_coordinator"]
 PROCESS_KINDS: Final[tuple[ProcessKind, ...]] = get_args(ProcessKind)
 
 Level = Literal[
-    "deployment", "pool", "position", "server", "engine", "process", "container", "host"
+    "deployment",
+    "pool",
+    "position",
+    "server",
+    "engine",
+    "process",
+    "container",
+    "host",
+    "gpu",
 ]
 
 IDENTITY: Final = (
@@ -37,6 +45,7 @@ LEVELS: Final[dict[Level, tuple[str, ...]]] = {
     "process": (*_POOL, "server", "node", "process", "rank"),
     "container": (*_POOL, "server", "node", "cgroup"),
     "host": ("cluster", "node"),
+    "gpu": ("cluster", "node", "gpu", "uuid"),
 }
 """Labels that each level keeps. A joined series keeps them all."""
 

@@ -50,6 +50,36 @@ HOST: Final[tuple[Metric, ...]] = (
     _own("host", "host_memory_used_bytes", "bytes", "Memory in use: total less available."),
 )  # fmt: skip
 
+_SPIN: Final = "A kernel that spins counts: 100 % says nothing of work done."
+_GPM: Final = "Of the time since the scrape before; needs Hopper or newer."
+
+GPU: Final[tuple[Metric, ...]] = (
+    _own("gpu", "gpu_utilization_ratio", "ratio", "Share of time in which a kernel ran (NVML).",
+         traps=_SPIN),
+    _own("gpu", "gpu_memory_activity_ratio", "ratio",
+         "Share of time in which GPU memory was read or written (NVML)."),
+    _own("gpu", "gpu_memory_used_bytes", "bytes", "GPU memory in use."),
+    _own("gpu", "gpu_memory_total_bytes", "bytes", "GPU memory."),
+    _own("gpu", "gpu_power_watts", "watts", "Power drawn, as the GPU averages it."),
+    _own("gpu", "gpu_power_limit_watts", "watts", "Power limit in force."),
+    _own("gpu", "gpu_energy_joules_total", "joules", "Energy since the driver was loaded.",
+         "counter"),
+    _own("gpu", "gpu_sm_clock_hertz", "hertz", "Clock of the streaming multiprocessors."),
+    _own("gpu", "gpu_memory_clock_hertz", "hertz", "Clock of the memory."),
+    _own("gpu", "gpu_temperature_celsius", "celsius", "Temperature of the GPU."),
+    _own("gpu", "gpu_sm_active_ratio", "ratio",
+         "Share of multiprocessors with a warp assigned (GPM).", traps=_GPM),
+    _own("gpu", "gpu_sm_occupancy_ratio", "ratio",
+         "Share of warp slots in use (GPM).", traps=_GPM),
+    _own("gpu", "gpu_tensor_active_ratio", "ratio", "Share of time tensor cores worked (GPM).",
+         traps=_GPM),
+    _own("gpu", "gpu_dram_active_ratio", "ratio",
+         "Share of the memory bandwidth in use (GPM).", traps=_GPM),
+    Metric("leadline_gpu_clock_event", "gauge", "count",
+           "Whether this reason holds the clocks down now: 1 or 0.",
+           (*LEVELS["gpu"], "reason")),
+)  # fmt: skip
+
 _COLLECTOR: Final = ("collector", "server")
 EXPORTER: Final[tuple[Metric, ...]] = (
     Metric("leadline_instance_info", "gauge", "count",
@@ -92,4 +122,11 @@ SERVICE: Final[tuple[Metric, ...]] = (
            "Posts to Alertmanager that failed; they are tried again."),
 )  # fmt: skip
 
-OWN: Final[tuple[Metric, ...]] = (*PROCESS, *CONTAINER, *HOST, *EXPORTER, *SERVICE)
+OWN: Final[tuple[Metric, ...]] = (
+    *PROCESS,
+    *CONTAINER,
+    *HOST,
+    *GPU,
+    *EXPORTER,
+    *SERVICE,
+)

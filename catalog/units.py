@@ -7,8 +7,8 @@ import re
 from typing import Final, Literal
 
 Unit = Literal[
-    "seconds", "bytes", "ratio", "tokens", "requests", "watts", "hertz", "celsius", "count",
-    "per_second", "bytes_per_second", "tokens_per_second",
+    "seconds", "bytes", "ratio", "tokens", "requests", "count",
+    "watts", "joules", "hertz", "celsius", "per_second", "bytes_per_second", "tokens_per_second",
 ]  # fmt: skip
 
 _SIZES: Final = {

@@ -23,6 +23,7 @@ from exporters import container, host
 from exporters.discovery import Discovery, Found
 from exporters.families import Families
 from exporters.fetch import Fetch, FetchError, fetch
+from exporters.gpu import Gpu
 from exporters.info import Info
 from exporters.instances import instances, node_name, own_addresses
 from exporters.look import Collector, Look, Result, Task
@@ -42,6 +43,7 @@ def collectors(fetcher: Fetch, clock: Callable[[], float]) -> dict[str, Collecto
         "host": host.tasks,
         "process": Process().tasks,
         "container": container.tasks,
+        "gpu": Gpu().tasks,
         "info": Info(fetcher, clock).tasks,
         "vllm": Vllm(fetcher).tasks,
     }
