@@ -94,7 +94,8 @@ def _place(look: Look, pid: int) -> tuple[Path, PurePosixPath] | None:
     for line in proc.read(look.proc / str(pid) / "cgroup").decode("utf-8", "replace").split("\n"):
         _, _, rest = line.partition(":")
         controllers, _, where = rest.partition(":")
-        paths.update(dict.fromkeys(controllers.split(","), where))
+        if where.startswith("/"):
+            paths.update(dict.fromkeys(controllers.split(","), where))
     for controller, mount in (("memory", look.cgroup / "memory"), ("", look.cgroup)):
         path = PurePosixPath(paths.get(controller, "/"))
         if ".." in path.parts:
