@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from catalog.panel import FloatArray, Panel
+from catalog.panel import Panel
 from store.table import read_table, write_table
 
 T0 = 1_700_000_040.0
@@ -26,8 +26,8 @@ T0 = 1_700_000_040.0
 def panel(series: int, points: int, seed: int) -> Panel:
     """Return private memory of *series* processes."""
     rng = np.random.default_rng(seed)
-    walk = np.cumsum(rng.normal(0, 2e5, (series, points)), axis=1)
-    values: FloatArray = np.asarray(np.rint(walk) + 8e9, dtype=np.float64)
+    walk = rng.normal(0, 2e5, (series, points)).cumsum(axis=1)
+    values = np.rint(walk) + 8e9
     labels = tuple(
         {
             "cluster": "bench", "namespace": "llm", "deployment": f"chat-{i % 10}",
@@ -37,7 +37,7 @@ def panel(series: int, points: int, seed: int) -> Panel:
         }
         for i in range(series)
     )  # fmt: skip
-    return Panel("host_anon_swap", T0 + 60.0 * np.arange(points), values, labels)
+    return Panel("host_anon_swap", T0 + 60.0 * np.arange(points, dtype=np.float64), values, labels)
 
 
 def read_cost(path: Path) -> dict[str, Any]:
