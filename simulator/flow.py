@@ -1,0 +1,343 @@
+"""Requests as a fluid: arrivals, queue and prefill, KV transfer, decode steps with drafts.
+
+Arrivals are counts in cells of 20 seconds; between them load turns into times by closed forms, so
+that no state is carried from cell to cell. Sizes follow a 4P1D deployment at 8K tokens of input.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from catalog.labels import Pool
+from simulator.fleet import Fleet, Server
+from simulator.noise import FloatArray, keys, normal, smooth, uniform
+from simulator.scenario import HOUR, Scenario
+
+CELL: Final = 20.0
+DAY: Final = 86400.0
+
+ARRIVALS: Final = 11.5  # requests a second, mean of a day
+SEASON: Final = 0.25
+PEAK: Final = -1.5 * HOUR
+PROMPT: Final = 8192.0
+OUTPUT: Final = 800.0
+PREFILL_SPEED: Final = 12_000.0  # tokens a second and GPU, one request after another
+PREFILL_HITS: Final = 0.25
+DECODE_HITS: Final = 0.30
+STEP_FIXED, STEP_PER_REQUEST = 0.0355, 0.00035  # seconds of a decode step with three drafts
+ACCEPTED: Final = np.array([0.80, 0.65, 0.52])  # by position
+_MEAN_ACCEPTED: Final = 2.02  # healthy mean length 3.02, wandering between 2.92 and 3.12
+_FALL_BY_POSITION: Final = np.array([0.25, 0.33, 0.42])
+KV_BYTES: Final = 44_928.0  # a token: 78 layers x (512 + 64), FP8
+LINK: Final = 25e9
+KV_TOKENS: Final[dict[Pool, int]] = {"prefill": 196_608, "decode": 393_216}
+BLOCK: Final = 64
+
+
+@dataclass
+class Cells:
+    """What happened in some cells, by sample name: `name` or `name|label value`.
+
+    Attributes:
+        added: What counters and sums grew by, shape (engines, cells).
+        gauges: Values, same shape.
+    """
+
+    added: dict[str, FloatArray] = field(default_factory=dict)
+    gauges: dict[str, FloatArray] = field(default_factory=dict)
+
+    def observe(self, family: str, count: FloatArray, total: FloatArray) -> None:
+        """Add observations to a histogram."""
+        self.added[f"{family}_count"] = count
+        self.added[f"{family}_sum"] = total
+
+
+class Flow:
+    """The traffic of one run; every method takes instants in seconds from the end of history."""
+
+    def __init__(self, fleet: Fleet, scenario: Scenario, seed: int) -> None:
+        self.fleet = fleet
+        self.scenario = scenario
+        self._seed = seed
+
+    def _keys(self, what: str, pool: Pool) -> npt.NDArray[np.uint64]:
+        return keys(self._seed, *(f"{what}/{s.name}/{i}" for s, i in engines(self.fleet, pool)))
+
+    def arrivals(self, at: FloatArray) -> FloatArray:
+        """Return requests a second of the whole deployment, as the fluid has it."""
+        season = 1.0 + SEASON * np.cos(2.0 * np.pi * (at - PEAK) / DAY)
+        slow = smooth(keys(self._seed, "arrivals/slow"), at, 1800.0)[0]
+        fast = smooth(keys(self._seed, "arrivals/fast"), at, 300.0)[0]
+        rate: FloatArray = ARRIVALS * season * (1.0 + 0.04 * slow + 0.03 * fast)
+        return rate * self._served(at)
+
+    def load(self, at: FloatArray) -> FloatArray:
+        """Return the traffic relative to a day's mean."""
+        return self.arrivals(at) / ARRIVALS
+
+    def _served(self, at: FloatArray) -> FloatArray:
+        """Return whether some server of each pool is up: else nothing arrives."""
+        pools: tuple[Pool, Pool] = ("prefill", "decode")
+        up = [np.any([s.up(at) for s in self.fleet.pool(p)], axis=0) for p in pools]
+        served: FloatArray = np.logical_and(*up).astype(np.float64)
+        return served
+
+    def _shares(self, pool: Pool, at: FloatArray) -> FloatArray:
+        """Return each engine's share of the pool's requests; none while its server is away."""
+        up = np.array([s.up(at) for s, _ in engines(self.fleet, pool)], dtype=np.float64)
+        weight = up * (1.0 + 0.04 * smooth(self._keys("share", pool), at, 3 * HOUR))
+        shares: FloatArray = weight / np.maximum(weight.sum(axis=0), 1e-9)
+        return shares
+
+    def mean_accepted(self, at: FloatArray) -> FloatArray:
+        """Return the mean number of drafted tokens that a decode step accepts."""
+        wander = np.tanh(smooth(keys(self._seed, "acceptance"), at, 4 * HOUR)[0])
+        healthy: FloatArray = _MEAN_ACCEPTED + 0.1 * wander
+        if self.scenario.kind != "falling":
+            return healthy
+        drafts = len(ACCEPTED)
+        fallen = np.maximum(at - self.scenario.start, 0.0) / HOUR * self.scenario.rate * drafts
+        return np.maximum(healthy + fallen, 0.3)
+
+    def prefill(self, at: FloatArray) -> Cells:
+        """Return what the prefill engines did in the cells around *at*."""
+        pool: Pool = "prefill"
+        cell = cell_of(at)
+        rate = self.arrivals(at) * self._shares(pool, at)
+        expected = rate * CELL
+        z = normal(self._keys("arrive", pool), cell)
+        n = np.maximum(np.round(expected + np.sqrt(expected) * z), 0.0)
+
+        prompt = PROMPT * (1.0 + 0.03 * smooth(keys(self._seed, "prompt"), at, 2 * HOUR))
+        hits = PREFILL_HITS + 0.02 * smooth(keys(self._seed, "hits"), at, 4 * HOUR)
+        speed = 1.0 + 0.02 * smooth(self._keys("speed", pool), at, 1200.0)
+        service = 0.02 + prompt * (1.0 - hits) / PREFILL_SPEED * speed
+        busy = np.minimum(rate * service, 0.95)
+        wait = 0.6 * service * busy / (1.0 - busy)  # M/G/1 with a variation of .45 in service
+
+        cells = Cells()
+        tokens = total(n, prompt, 0.3, normal(self._keys("tokens", pool), cell))
+        computed = tokens * (1.0 - hits)
+        queued = total(n, wait, 1.2, normal(self._keys("wait", pool), cell))
+        worked = total(n, service, 0.3, normal(self._keys("work", pool), cell))
+        zero = np.zeros_like(n)
+        self._requests(cells, n, tokens, computed, output=n, limit=n)
+        cells.added |= {
+            "vllm:prefix_cache_queries_total": tokens,
+            "vllm:prefix_cache_hits_total": tokens - computed,
+            "vllm:external_prefix_cache_queries_total": computed,
+            "vllm:prompt_tokens_by_source_total|local_compute": computed,
+            "vllm:prompt_tokens_by_source_total|local_cache_hit": tokens - computed,
+            "vllm:prompt_tokens_cached_total": tokens - computed,
+            "vllm:prompt_tokens_cached_by_source_total|device": tokens - computed,
+            # One token and done: that is how a P/D router asks a prefill server.
+            "vllm:request_success_total|length": n,
+        }
+        first = queued + worked + 0.01 * n
+        cells.observe("vllm:time_to_first_token_seconds", n, first)
+        cells.observe("vllm:request_queue_time_seconds", n, queued)
+        cells.observe("vllm:request_prefill_time_seconds", n, worked)
+        cells.observe("vllm:request_inference_time_seconds", n, worked)
+        cells.observe("vllm:request_decode_time_seconds", n, zero)
+        cells.observe("vllm:request_time_per_output_token_seconds", n, zero)
+        self._whole(cells, n, tokens, n, first + 0.002 * n)
+        cells.observe("vllm:iteration_tokens_total", 1.15 * n, computed + n)
+        draw = uniform(self._keys("gauge", pool), cell)
+        running = np.floor(busy * 1.15 + draw)
+        waiting = np.floor(rate * wait + draw)
+        pulling = np.floor(rate * 0.5 + draw)  # blocks stay until decode has read them
+        self._occupancy(cells, pool, running, (running + pulling) * prompt, capacity=waiting)
+        return cells
+
+    def decode(self, at: FloatArray, arrived: FloatArray) -> Cells:
+        """Return what the decode engines did in the cells around *at*.
+
+        Args:
+            at: Middles of the cells.
+            arrived: Requests that prefill finished in each cell, shape (cells,).
+        """
+        pool: Pool = "decode"
+        cell = cell_of(at)
+        shares = self._shares(pool, at)
+        rate = self.arrivals(at) * shares
+        z = normal(self._keys("arrive", pool), cell)
+        spread = np.sqrt(arrived * shares) * (z - z.mean(axis=0))
+        n = np.maximum(arrived * shares + spread, 0.0)
+
+        prompt = PROMPT * (1.0 + 0.03 * smooth(keys(self._seed, "prompt"), at, 2 * HOUR))
+        output = OUTPUT * (1.0 + 0.02 * smooth(keys(self._seed, "output"), at, 3 * HOUR))
+        by_position = self._by_position(at)
+        length = 1.0 + by_position.sum(axis=0)
+        demand = rate * output
+        # Little's law with a step whose time grows with the batch, solved for the batch.
+        batch = STEP_FIXED * demand / np.maximum(length - STEP_PER_REQUEST * demand, 0.2)
+        wobble = 1.0 + 0.008 * smooth(self._keys("speed", pool), at, 900.0)
+        step = (STEP_FIXED + STEP_PER_REQUEST * batch) * wobble
+
+        cells = Cells()
+        tokens = total(n, prompt, 0.3, normal(self._keys("tokens", pool), cell))
+        fetched = tokens * (1.0 - DECODE_HITS)
+        written = total(n, output, 0.5, normal(self._keys("output", pool), cell))
+        self._requests(cells, n, tokens, tokens * (1.0 - PREFILL_HITS), written, 4096.0 * n)
+        self._transfers(cells, at, n, tokens, fetched, rate)
+        drafts = written / length
+        self._drafts(cells, drafts, by_position, cell)
+        cells.added["vllm:request_success_total|stop"] = 0.97 * n
+        cells.added["vllm:request_success_total|length"] = 0.03 * n
+        moved = cells.added["vllm:nixl_xfer_time_seconds_sum"]
+        queued = moved + 0.03 * n
+        worked = total(n, step, 0.1, normal(self._keys("work", pool), cell))
+        paced = total(n, step / length, 0.08, normal(self._keys("pace", pool), cell))
+        decoding = paced * (output - 1.0)
+        first = queued + worked + 0.005 * n
+        cells.observe("vllm:time_to_first_token_seconds", n, first)
+        cells.observe("vllm:request_queue_time_seconds", n, queued)
+        cells.observe("vllm:request_prefill_time_seconds", n, worked)
+        cells.observe("vllm:request_inference_time_seconds", n, worked + decoding)
+        cells.observe("vllm:request_decode_time_seconds", n, decoding)
+        cells.observe("vllm:request_time_per_output_token_seconds", n, paced)
+        self._whole(cells, n, tokens, written, first + decoding)
+        cells.observe("vllm:inter_token_latency_seconds", drafts, drafts * step)
+        cells.observe("vllm:iteration_tokens_total", (batch > 0.01) * CELL / step, written)
+        draw = uniform(self._keys("gauge", pool), cell)
+        running = np.floor(batch + 0.3 * np.sqrt(batch) * z.clip(-3, 3) + draw).clip(0)
+        pulling = np.floor(rate * 0.05 + draw)
+        held = running * (prompt + output / 2) + pulling * prompt
+        self._occupancy(cells, pool, running, held, pulling=pulling)
+        return cells
+
+    def _requests(
+        self,
+        cells: Cells,
+        n: FloatArray,
+        tokens: FloatArray,
+        computed: FloatArray,
+        output: FloatArray,
+        limit: FloatArray,
+    ) -> None:
+        """Add what both pools count for each request."""
+        cells.added["vllm:prompt_tokens_total"] = tokens
+        cells.added["vllm:generation_tokens_total"] = output
+        cells.observe("vllm:request_prompt_tokens", n, tokens)
+        cells.observe("vllm:request_generation_tokens", n, output)
+        cells.observe("vllm:request_max_num_generation_tokens", n, output)
+        cells.observe("vllm:request_params_n", n, n)
+        cells.observe("vllm:request_params_max_tokens", n, limit)
+        cells.observe("vllm:request_num_preemptions", n, np.zeros_like(n))
+        # On decode this is what prefill computed: its own server computed nothing.
+        cells.observe("vllm:request_prefill_kv_computed_tokens", n, computed)
+
+    def _whole(
+        self, cells: Cells, n: FloatArray, tokens: FloatArray, output: FloatArray, time: FloatArray
+    ) -> None:
+        """Add the time of whole requests, which the web server in front counts once more."""
+        cells.observe("vllm:e2e_request_latency_seconds", n, time)
+        for family in ("http_request_duration_highr_seconds", "http_request_duration_seconds"):
+            cells.observe(family, n, time + 0.003 * n)
+        cells.observe("http_request_size_bytes", n, 4.2 * tokens)
+        cells.observe("http_response_size_bytes", n, 600.0 * n + 4.2 * output)
+        cells.added["http_requests_total"] = n
+
+    def _transfers(
+        self,
+        cells: Cells,
+        at: FloatArray,
+        n: FloatArray,
+        tokens: FloatArray,
+        fetched: FloatArray,
+        rate: FloatArray,
+    ) -> None:
+        """Add the KV that decode pulled from prefill; NIXL counts on the side that reads."""
+        local = tokens - fetched
+        cells.added |= {
+            "vllm:prefix_cache_queries_total": tokens,
+            "vllm:prefix_cache_hits_total": local,
+            "vllm:external_prefix_cache_queries_total": fetched,
+            "vllm:external_prefix_cache_hits_total": fetched,
+            "vllm:prompt_tokens_by_source_total|local_cache_hit": local,
+            "vllm:prompt_tokens_by_source_total|external_kv_transfer": fetched,
+            "vllm:prompt_tokens_cached_total": tokens,
+            "vllm:prompt_tokens_cached_by_source_total|device": local,
+            "vllm:prompt_tokens_cached_by_source_total|p2p": fetched,
+        }
+        size = fetched * KV_BYTES
+        wander = 1.0 + 0.05 * smooth(self._keys("link", "decode"), at, 1500.0)
+        time = (size / LINK * (1.0 + 0.15 * rate) + 0.004 * n) * wander
+        cells.observe("vllm:nixl_xfer_time_seconds", n, time)
+        cells.observe("vllm:nixl_post_time_seconds", n, 0.08 * time)
+        cells.observe("vllm:nixl_bytes_transferred", n, size)
+        cells.observe("vllm:nixl_num_descriptors", n, fetched / BLOCK * 78)
+
+    def _by_position(self, at: FloatArray) -> FloatArray:
+        """Return acceptance by position, shape (positions, engines, cells)."""
+        change = self.mean_accepted(at) - ACCEPTED.sum()
+        rank = 0.006 * smooth(self._keys("rank acceptance", "decode"), at, 5 * HOUR)
+        base = ACCEPTED[:, None, None] + _FALL_BY_POSITION[:, None, None] * change
+        ratio: FloatArray = np.clip(base + rank, 0.01, 0.99)
+        return ratio
+
+    def _drafts(
+        self,
+        cells: Cells,
+        drafts: FloatArray,
+        by_position: FloatArray,
+        cell: npt.NDArray[np.int64],
+    ) -> None:
+        """Add drafts and what of them was accepted, with more than binomial noise."""
+        accepted = np.zeros_like(drafts)
+        ceiling = drafts
+        for position, ratio in enumerate(by_position):
+            z = normal(self._keys(f"accept {position}", "decode"), cell)
+            noisy = drafts * ratio + 1.5 * z * np.sqrt(drafts * ratio * (1.0 - ratio))
+            ceiling = np.clip(noisy, 0.0, ceiling)
+            cells.added[f"vllm:spec_decode_num_accepted_tokens_per_pos_total|{position}"] = ceiling
+            accepted = accepted + ceiling
+        cells.added["vllm:spec_decode_num_drafts_total"] = drafts
+        cells.added["vllm:spec_decode_num_draft_tokens_total"] = drafts * len(by_position)
+        cells.added["vllm:spec_decode_num_accepted_tokens_total"] = accepted
+
+    def _occupancy(
+        self,
+        cells: Cells,
+        pool: Pool,
+        running: FloatArray,
+        held: FloatArray,
+        *,
+        capacity: FloatArray | None = None,
+        pulling: FloatArray | None = None,
+    ) -> None:
+        zero = np.zeros_like(running)
+        blocked = zero if capacity is None else capacity
+        deferred = zero if pulling is None else pulling
+        cells.gauges |= {
+            "vllm:num_requests_running": running,
+            "vllm:num_requests_waiting": blocked + deferred,
+            "vllm:num_requests_waiting_by_reason|capacity": blocked,
+            "vllm:num_requests_waiting_by_reason|deferred": deferred,
+            "vllm:num_requests_kv_fetch_by_stage|waiting_to_start": zero,
+            "vllm:num_requests_kv_fetch_by_stage|in_progress": deferred,
+            "vllm:num_requests_kv_fetch_by_stage|completed_waiting": zero,
+            "vllm:kv_cache_usage_perc": np.minimum(held / KV_TOKENS[pool], 1.0),
+            "vllm:engine_sleep_state|awake": zero + 1.0,
+        }
+
+
+def engines(fleet: Fleet, pool: Pool) -> list[tuple[Server, int]]:
+    """Return the engines of *pool* in page order: server and rank."""
+    return [(server, i) for server in fleet.pool(pool) for i in range(server.ranks)]
+
+
+def cell_of(at: FloatArray) -> npt.NDArray[np.int64]:
+    """Return the number of the cell around each instant; cell 0 begins at the end of history."""
+    cell: npt.NDArray[np.int64] = np.floor(at / CELL).astype(np.int64)
+    return cell
+
+
+def total(n: FloatArray, mean: FloatArray, variation: float, z: FloatArray) -> FloatArray:
+    """Return the sum of *n* observations with a mean and a coefficient of variation."""
+    factor: FloatArray = 1.0 + variation * z.clip(-4, 4) / np.sqrt(np.maximum(n, 1.0))
+    return n * mean * np.maximum(factor, 0.05)

@@ -1,0 +1,80 @@
+"""Our own families about the simulated nodes: what the exporter adds to the pages of vLLM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from catalog.metric import Metric
+from catalog.own import CONTAINER, EXPORTER, HOST, PROCESS
+from simulator.fleet import Server
+from simulator.memory import Readings, readings
+from simulator.noise import FloatArray
+from simulator.world import World
+
+VERSION: Final = "0.32.0"
+_ROLE: Final = {"prefill": "kv_producer", "decode": "kv_consumer"}
+_COLLECTORS: Final = ("host", "process", "container")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One series of ours at some instants."""
+
+    metric: Metric
+    labels: Mapping[str, str]
+    values: FloatArray
+
+
+def rows(world: World, epoch: float, at: FloatArray) -> list[Row]:
+    """Return our series at instants *at* (ascending), family after family.
+
+    Args:
+        world: The run.
+        epoch: Unix seconds of the end of history.
+        at: Seconds from the end of history.
+    """
+    found = [
+        row
+        for server in world.fleet.servers
+        for row in _of_node(world, server, readings(world, server, at), epoch, np.ones_like(at))
+    ]
+    order = {m.name: i for i, m in enumerate((*PROCESS, *CONTAINER, *HOST, *EXPORTER))}
+    found.append(Row(EXPORTER[-1], {"version": "simulated"}, np.ones_like(at)))
+    return sorted(found, key=lambda row: order[row.metric.name])
+
+
+def _of_node(
+    world: World, server: Server, read: Readings, epoch: float, flat: FloatArray
+) -> Iterator[Row]:
+    node = {"node": server.node}
+    mine = world.fleet.labels(server)
+    for process, values in read.processes.items():
+        labels = mine | node | {"process": process.kind, "rank": process.rank}
+        for metric in PROCESS:
+            value = values[metric.name.removeprefix("leadline_process_")]
+            is_start = metric.name.endswith("start_time_seconds")
+            yield Row(metric, labels, value + epoch if is_start else value)
+    cgroup = mine | node | {"cgroup": f"vllm-{server.pool}-{server.node}"}
+    for metric in CONTAINER:
+        yield Row(metric, cgroup, read.container[metric.name.removeprefix("leadline_container_")])
+    host = {"cluster": world.fleet.cluster} | node
+    for metric in HOST:
+        yield Row(metric, host, read.host[metric.name.removeprefix("leadline_host_memory_")])
+    info, up, success, duration, *_ = EXPORTER
+    setup = {
+        "kv_role": _ROLE[server.pool],
+        "vllm_version": VERSION,
+        "tensor_parallel": "1",
+        "data_parallel": str(server.ranks),
+    }
+    yield Row(info, mine | node | setup, flat)
+    yield Row(up, mine, flat)
+    for collector in (*_COLLECTORS, "vllm"):
+        # The pages come from several nodes, so each collector is told apart by its server.
+        labels = {"collector": collector, "server": server.name}
+        yield Row(success, labels, flat)
+        yield Row(duration, labels, 0.004 * flat)
