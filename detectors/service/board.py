@@ -45,9 +45,8 @@ class Left:
         if forecast.breach <= now:
             return cls("now", "", "the limit is met", message.clock(forecast.breach, now))
         number, _, unit = human_duration(forecast.breach - now).partition(" ")
-        low = human_duration(max(0.0, forecast.low - now))
-        high = "or more" if forecast.high is None else f"to {human_duration(forecast.high - now)}"
-        return cls(number, unit, f"{low} {high}", message.clock(forecast.breach, now))
+        ends = message.interval(forecast, now)
+        return cls(number, unit, ends, message.clock(forecast.breach, now))
 
 
 def index(view: View) -> str:
@@ -166,7 +165,7 @@ def _card(view: View, incident: Incident, now: float) -> dict[str, Any]:
         "incident": incident,
         "left": Left.of(incident.forecast, now),
         "subject": message.subject(firing),
-        "verb": message.verb(incident.kind),
+        "doing": message.doing(incident.kind, firing),
         "place": message.place(incident),
         "servers": message.listed(
             {f.labels["server"] for f in firing if f.labels.get("server")}, 4
@@ -191,8 +190,7 @@ def _finding_card(
     forecast = incident.forecast if incident and leads else forecast_of(finding)
     return {
         "left": Left.of(forecast, now),
-        "subject": message.subject([finding]),
-        "verb": message.verb(finding.kind),
+        "doing": message.doing(finding.kind, [finding]),
         "labels": [(k, v) for k, v in finding.labels.items() if v],
         "rate": message.rate([finding]),
         "limit": message.limit_text(finding),
@@ -214,7 +212,7 @@ def _member(finding: Finding, now: float) -> dict[str, Any]:
 
 
 def _chart(
-    view: View, finding: Finding, forecast: Forecast | None, width: float = 560, height: float = 190
+    view: View, finding: Finding, forecast: Forecast | None, width: float = 560, height: float = 230
 ) -> Markup:
     series = view.series(finding)
     if series is None:
@@ -238,12 +236,12 @@ def _soundings(firing: Sequence[Incident], now: float) -> Markup:
 def _signal(status: SignalStatus, now: float) -> dict[str, Any]:
     """Return a row of the table of what is judged."""
     signal = SIGNALS[status.name]
-    if not status.series or status.error:
+    if not status.detected and not status.error:
+        state = "read" if status.series else "absent"
+    elif not status.judged or status.error:
         state = "unknown"
-    elif status.detected:
-        state = "judged" if not status.unknown else "partly" if status.judged else "unknown"
     else:
-        state = "read"
+        state = "partly" if status.unknown else "judged"
     since = status.since
     return {
         "status": status,

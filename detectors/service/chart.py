@@ -70,7 +70,7 @@ def draw(
     forecast: Forecast | None,
     *,
     width: float = 560,
-    height: float = 190,
+    height: float = 230,
     label: str = "",
 ) -> Markup:
     """Return the chart of *finding*.
@@ -101,7 +101,7 @@ def draw(
         parts.append(_line(frame, *fit, "fit"))
         parts.append(_way(frame, fit, forecast, target))
     if target is not None and finding.limit is not None:
-        parts.append(_limit(frame, target, f"limit {human(finding.limit, unit)}"))
+        parts.append(_limit(frame, target, f"limit of {human(finding.limit, unit)} is met here"))
     parts.append(_now(frame, finding.as_of))
     body = Markup("").join(parts)
     return Markup(
@@ -343,10 +343,12 @@ def soundings(marks: Sequence[tuple[str, str, float, float, float | None]]) -> M
         return 10 + share * (width - 20)
 
     page, ticket = x(12 * 3600.0), x(30 * 86400.0)
+    zone = Markup(
+        '<rect class="zone {name}" x="{a:.1f}" y="22" width="{w:.1f}" height="20"/>'
+        '<text class="zone-name" x="{t:.1f}" y="36">{name}</text>'
+    )
     zones = Markup("").join(
-        Markup('<rect class="zone {}" x="{:.1f}" y="24" width="{:.1f}" height="16"/>').format(
-            name, a, b - a
-        )
+        zone.format(name=name, a=a, w=b - a, t=a + 8)
         for name, a, b in (("page", 10, page), ("ticket", page, ticket), ("report", ticket, 990))
     )
     word = Markup('<text class="tick" x="{:.1f}" y="58" text-anchor="middle">{}</text>')

@@ -19,18 +19,15 @@ from detectors.service.ledger import Event, Ledger
 from detectors.service.memory import Memory, Source
 from detectors.service.refuse import Instant, Twice, refuse, seen_twice
 from detectors.service.snapshot import Snapshot, statuses
-from detectors.service.track import Tracked, follow, presence_in
+from detectors.service.track import CALM, Tracked, follow, presence_in
 from store.errors import StoreError
 
 log = logging.getLogger("leadline.service")
 
 DETECTED: Final = tuple(names[0] for names in drift.SIGNALS.values())
 """Signals that a detector judges."""
-JOINED: Final = (
-    "container_working_set",
-    "container_limit",
-    "host_memory_total",
-    "host_memory_used",
+JOINED: Final = tuple(
+    name for name in drift.NEEDED if not any(name in names for names in drift.SIGNALS.values())
 )
 """Signals that say how far the limit is."""
 MAX_EVENTS: Final = 2000
@@ -75,6 +72,7 @@ class Cycle:
         self._memory = Memory(store, config.service.history, config.prometheus.step)
         self._twice: list[Twice] = []
         self._unsaved: list[Event] = []
+        self._waited = 0
         self._delivered: deque[str] = deque()
         self._refused: list[Finding] = []
         self._unknown: list[Finding] = []
@@ -90,7 +88,7 @@ class Cycle:
         begun, now = time.monotonic(), self._clock()
         before = self.snapshot
         fresh = self._memory.refresh(self._names, now)
-        if fresh:
+        if fresh and self._complete():
             tracked, incidents = self._judged(before, fresh, now)
         else:
             tracked, incidents = dict(before.tracked), list(before.incidents)
@@ -112,6 +110,15 @@ class Cycle:
             failures=dict(self._memory.failures),
         )
         return self.snapshot
+
+    def _complete(self) -> bool:
+        """Return whether every signal was read once, or has been waited for long enough.
+
+        Without its limits a leak would be published once without, and once with, its time left.
+        """
+        missing = self._memory.errors.keys() - self._memory.panels.keys()
+        self._waited += bool(missing)
+        return not missing or self._waited > CALM
 
     def deliver(self, incidents: Iterable[str]) -> None:
         """Note that an Alertmanager took the alerts of *incidents* (ids); from any thread."""

@@ -15,7 +15,7 @@ from catalog.labels import ProcessKind
 from catalog.signals import SIGNALS
 from catalog.units import human, human_duration
 from detectors.finding import Finding
-from detectors.service.incident import Incident
+from detectors.service.incident import Forecast, Incident
 from detectors.service.links import Links
 
 PROCESS_WORDS: Final[dict[ProcessKind, str]] = {
@@ -25,7 +25,11 @@ PROCESS_WORDS: Final[dict[ProcessKind, str]] = {
     "dp_coordinator": "DP coordinator",
 }
 
-VERBS: Final = {"leak": "leaks host memory", "falling": "is falling"}
+VERBS: Final = {
+    "leak": ("leaks host memory", "leak host memory"),
+    "falling": ("is falling", "are falling"),
+}
+"""What one does, what several do, by kind; other kinds are their own words."""
 
 FIRST: Final = {
     "leak": (
@@ -100,9 +104,11 @@ def place(incident: Incident) -> str:
     return (where + (f" ({model})" if model else "")).strip() or "this fleet"
 
 
-def verb(kind: str) -> str:
-    """Return what it does, by kind."""
-    return VERBS.get(kind, kind.replace("_", " "))
+def doing(kind: str, findings: Sequence[Finding]) -> str:
+    """Return who does what: `EngineCore DP0, DP1 leak host memory`."""
+    word = kind.replace("_", " ")
+    many = len({(f.labels.get("process"), f.labels.get("rank")) for f in findings}) > 1
+    return f"{subject(findings)} {VERBS.get(kind, (word, word))[many]}"
 
 
 def amount(value: float, unit: str) -> str:
@@ -113,14 +119,16 @@ def amount(value: float, unit: str) -> str:
 
 
 def rate(findings: Sequence[Finding]) -> str:
-    """Return the speed of the change with its interval; of several, the sum of the rates."""
+    """Return the speed of the change with its interval; of several, that of all in one place."""
     known = [f for f in findings if f.effect is not None]
     if not known:
         return ""
     unit, lead = known[0].effect_unit, known[0]
     if len(known) > 1 and unit.startswith("bytes"):
-        total = sum(f.effect or 0.0 for f in known)
-        return f"{amount(total, unit)} ({len(known)} processes together)"
+        total = lead.evidence.get("place_slope_per_hour") or sum(f.effect or 0.0 for f in known)
+        each = sorted(f.effect or 0.0 for f in known)
+        ends = dict.fromkeys(amount(effect, unit) for effect in (each[0], each[-1]))
+        return f"{amount(total, unit)} together ({' to '.join(ends)} each)"
     text = amount(lead.effect or 0.0, unit)
     if lead.effect_low is None or lead.effect_high is None:
         return text
@@ -132,11 +140,18 @@ def left(incident: Incident) -> tuple[str, str]:
     forecast = incident.forecast
     if forecast is None:
         return "", ""
-    spans = [forecast.breach - forecast.as_of, forecast.low - forecast.as_of]
-    about, low = (human_duration(max(0.0, span)) for span in spans)
+    return human_duration(max(0.0, forecast.breach - forecast.as_of)), interval(
+        forecast, forecast.as_of
+    )
+
+
+def interval(forecast: Forecast, at: float) -> str:
+    """Return the interval of the time left at an instant: `6.1 h to 9.0 h`, `± 4 min`."""
+    low = human_duration(max(0.0, forecast.low - at))
     if forecast.high is None:
-        return about, f"{low} or more"
-    return about, f"{low} to {human_duration(max(0.0, forecast.high - forecast.as_of))}"
+        return f"{low} or more"
+    high = human_duration(max(0.0, forecast.high - at))
+    return f"{low} to {high}" if low != high else f"± {human_duration(forecast.width / 2)}"
 
 
 def limit_text(finding: Finding) -> str:
@@ -151,7 +166,7 @@ def limit_text(finding: Finding) -> str:
 def summary(incident: Incident, findings: Sequence[Finding]) -> str:
     """Return the one line of a page."""
     about, _ = left(incident)
-    head = f"{place(incident)}: {subject(findings)} {verb(incident.kind)}"
+    head = f"{place(incident)}: {doing(incident.kind, findings)}"
     speed = rate(findings).partition(" (")[0]
     return head + (f", {speed}" if speed else "") + (f", about {about} left" if about else "")
 
@@ -159,9 +174,9 @@ def summary(incident: Incident, findings: Sequence[Finding]) -> str:
 def description(incident: Incident, findings: Sequence[Finding]) -> str:
     """Return the sentences of a page: who, how fast, the limit, the time left, as of when."""
     lead = findings[0] if findings else None
-    about, interval = left(incident)
+    about, ends = left(incident)
     servers = {f.labels["server"] for f in findings if f.labels.get("server")}
-    parts = [f"{subject(findings)} in {place(incident)} {verb(incident.kind)}"]
+    parts = [f"In {place(incident)}, {doing(incident.kind, findings)}"]
     if speed := rate(findings):
         parts[0] += f" at {speed}"
     if servers:
@@ -170,7 +185,7 @@ def description(incident: Incident, findings: Sequence[Finding]) -> str:
     forecast = incident.forecast
     if forecast is not None:
         when = clock(forecast.breach, forecast.as_of)
-        parts.append(f"About {about} ({interval}) left, {as_of}; breach about {when}")
+        parts.append(f"About {about} ({ends}) left, {as_of}; breach about {when}")
     else:
         parts.append(f"No time to breach is known, {as_of}: no limit is known for it")
     if lead is not None and (limit := limit_text(lead)):

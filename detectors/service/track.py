@@ -21,6 +21,8 @@ SILENT: Final = 6 * 3600.0
 """Seconds after which a finding ends although its whole node fell silent."""
 KEPT: Final = 90 * 86400.0
 """Seconds that ended findings and incidents are kept."""
+KEPT_WATCH: Final = 86400.0
+"""Seconds that findings are kept which ended without ever firing."""
 
 Presence = Literal["reports", "drained", "silent", "lost"]
 
@@ -35,6 +37,7 @@ class Tracked:
         changed: Unix seconds of the last change of state.
         calm: Judgements in a row in which it wasn't firing (or wasn't there).
         why: Why it ended, one clause; empty while it hasn't.
+        fired: Whether it ever fired.
     """
 
     finding: Finding
@@ -42,18 +45,19 @@ class Tracked:
     changed: float
     calm: int = 0
     why: str = ""
+    fired: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-able values for the ledger."""
         return {
             "finding": self.finding.to_dict(), "first": self.first, "changed": self.changed,
-            "calm": self.calm, "why": self.why,
+            "calm": self.calm, "why": self.why, "fired": self.fired,
         }  # fmt: skip
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Tracked:
         """Return what `to_dict` wrote."""
-        rest = {name: data[name] for name in ("first", "changed", "calm", "why")}
+        rest = {name: data[name] for name in ("first", "changed", "calm", "why", "fired")}
         return cls(Finding.from_dict(data["finding"]), **rest)
 
 
@@ -84,7 +88,7 @@ def follow(
         if key in after:
             continue
         if before.finding.state == "ended":
-            if now - before.changed < KEPT:
+            if now - before.changed < (KEPT if before.fired else KEPT_WATCH):
                 after[key] = before
         elif before.finding.signal in fresh:
             after[key] = _missed(before, presence(before.finding), now)
@@ -94,10 +98,12 @@ def follow(
 
 
 def _seen(before: Tracked | None, finding: Finding, fresh: bool, now: float) -> Tracked:
-    if before is None or before.finding.state == "ended":
-        return Tracked(finding, first=now if before is None else before.first, changed=now)
+    fires = finding.state == "firing"
+    if before is None:
+        return Tracked(finding, first=now, changed=now, fired=fires)
+    before = replace(before, fired=before.fired or fires)
     was = before.finding.state
-    if finding.state == "firing" or was != "firing":
+    if fires or was != "firing":
         changed = before.changed if was == finding.state else now
         return replace(before, finding=finding, calm=0, changed=changed, why="")
     calm = before.calm + fresh
