@@ -27,6 +27,8 @@ SCRAPE_SECONDS = 5.0
 PACE_SECONDS = 45.0
 # Long enough that a few late samples of a busy machine don't make the rate.
 MEASURE_SECONDS = 120.0
+# Bytes a second: with less, or no leak at all, the limit would lie within the noise.
+LEAST = 10 * MB / 60
 
 
 def run(options: Options) -> int:
@@ -70,7 +72,7 @@ def _begin_leak(pair: Pair, options: Options) -> Leak:
     time.sleep(MEASURE_SECONDS)
     history = pair.recorder.history
     rate = history.growth("decode", "engine_core", began)
-    limit = options.limit or history.level("decode") + max(rate, MB / 60) * options.horizon
+    limit = options.limit or history.level("decode") + max(rate, LEAST) * options.horizon
     _say(f"it grows by {rate * 60 / MB:.1f} MB/min; the limit is {limit / MB:.0f} MB")
     return Leak(began, kept, limit)
 

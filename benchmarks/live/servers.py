@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import socket
 from dataclasses import dataclass
@@ -44,9 +45,10 @@ class Server:
 
 def plans(first_port: int) -> list[Plan]:
     """Prefill and decode: their API and side-channel ports count up from the first port."""
+    cores = sorted(os.sched_getaffinity(0))
     return [
-        Plan("prefill", first_port, first_port + 2, core=0),
-        Plan("decode", first_port + 1, first_port + 3, core=1),
+        Plan("prefill", first_port, first_port + 2, core=cores[0]),
+        Plan("decode", first_port + 1, first_port + 3, core=cores[1 % len(cores)]),
     ]
 
 
