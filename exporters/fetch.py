@@ -78,10 +78,10 @@ def fetch(
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     try:
         connection.request("GET", path, headers=_headers(parts.username, parts.password))
-        response = connection.getresponse()
-        if response.status != http.client.OK:
-            raise FetchError(f"answered {response.status} {response.reason}".rstrip())
-        return _body(response, limit)
+        with connection.getresponse() as response:
+            if response.status != http.client.OK:
+                raise FetchError(f"answered {response.status} {response.reason}".rstrip())
+            return _body(response, limit)
     except TimeoutError:
         raise FetchError(f"no whole answer within {timeout:.3g} s") from None
     except http.client.IncompleteRead:
