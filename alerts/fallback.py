@@ -43,7 +43,7 @@ def _slope() -> str:
 def _memory() -> str:
     used, limit = SIGNALS["container_working_set"].record, _memory_limit()
     left = f"({limit} - {used}) / on ({', '.join(_SERVER_NODE)}) group_left () ({_slope()} > 0)"
-    return f"{left} < {HOURS_LEFT * 3600} and {used} / {limit} > {FILL:g}"
+    return f"round({left}, 60) < {HOURS_LEFT * 3600} and {used} / {limit} > {FILL:g}"
 
 
 def _acceptance() -> str:
