@@ -1,4 +1,4 @@
-"""A simulated P/D deployment: its pages, as vLLM 0.32 and our exporter would have them, and its past.
+"""A simulated P/D deployment: its pages, as vLLM 0.32 and our exporter write them, and its past.
 
 It exists for tests, the demo and the benchmark; it never stands in for vLLM where vLLM can run.
 

@@ -200,7 +200,11 @@ class _Vllm:
                 if family and (slot.le is None or family in bucketed):
                     by_family.setdefault(family, []).append(slot)
             self._slots[side] = by_family
-        self._values = {side: self._collect(side) for side in SIDES}
+        self._keys = {
+            side: {_key(slot): slot for found in self._slots[side].values() for slot in found}
+            for side in SIDES
+        }
+        self._values = self._collect()
 
     def families(self) -> Iterator[tuple[Metric, list[_Column]]]:
         """Yield the families in the order of the catalogue."""
@@ -221,25 +225,20 @@ class _Vllm:
             labels = dict(line_labels(self._world.fleet, server, slot, rank))
             yield _Column(slot.name, labels, here)
 
-    def _collect(self, side: Side) -> dict[str, FloatArray]:
-        """Return values by key, shape (engines, instants)."""
-        slots = [slot for found in self._slots[side].values() for slot in found]
-        keys = {_key(slot): slot for slot in slots}
-        shape = (len(engines(self._world.fleet, side)), len(self._at))
-        values = {key: np.zeros(shape) for key in keys}
+    def _collect(self) -> dict[Side, dict[str, FloatArray]]:
+        """Return values by pool and key, shape (engines, instants)."""
+        shapes = {side: (len(engines(self._world.fleet, side)), len(self._at)) for side in SIDES}
+        values = {side: {k: np.zeros(shapes[side]) for k in self._keys[side]} for side in SIDES}
         place = 0
         while place < len(self._at):
             chunk = self._world.chunk(float(self._at[place]))
             end = int(np.searchsorted(self._at, chunk.edges[-1], side="left"))
-            end = max(end, place + 1)
-            self._fill(side, chunk, keys, values, slice(place, end))
+            for side in SIDES:
+                self._fill(side, chunk, values[side], slice(place, end))
             place = end
         return values
 
-    def _fill(
-        self, side: Side, chunk: Chunk, keys: dict[str, Slot], values: dict[str, FloatArray],
-        here: slice,
-    ) -> None:  # fmt: skip
+    def _fill(self, side: Side, chunk: Chunk, values: dict[str, FloatArray], here: slice) -> None:
         pool = chunk.pools[side]
         at = self._at[here]
         places = (at - chunk.edges[0]) / CELL
@@ -249,7 +248,7 @@ class _Vllm:
             if at[-1] >= -RECENT
             else {}
         )
-        for key, slot in keys.items():
+        for key, slot in self._keys[side].items():
             if slot.le is not None:
                 family = slot.name.removesuffix("_bucket")
                 if family in buckets:
