@@ -1,0 +1,116 @@
+"""Writes `docs/metrics.md`: every signal and metric with its meaning and its traps.
+
+`python -m catalog.docs` writes the file; `python -m catalog.docs -` prints it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from catalog.labels import LEVELS
+from catalog.metric import Metric
+from catalog.signal import Signal
+from catalog.signals import METRICS, SIGNALS
+
+PATH: Final = Path(__file__).resolve().parents[1] / "docs" / "metrics.md"
+
+_INTRO: Final = """\
+# Signals and metrics
+
+Generated from `catalog/` by `make generate`; change it there.
+
+A **signal** is what an operator thinks in. Its expression is evaluated by a recording rule, whose
+name is `<level>:leadline_<signal>:<operation>`, and asked for by detectors as it stands; alerts and
+dashboards use the recorded name. A **metric** is what a page exposes; upstream names are kept, and
+what nobody upstream measures begins with `leadline_`.
+
+No data is no zero: a mean or ratio without requests in its window has no value.
+"""
+
+
+def text() -> str:
+    """Return the whole reference."""
+    parts = [_INTRO, "## Levels\n", *_levels(), "## Signals\n"]
+    for signal in SIGNALS.values():
+        parts.extend(_signal(signal))
+    parts.append("## Metrics\n")
+    for metric in METRICS.values():
+        parts.extend(_metric(metric))
+    return "\n".join(parts)
+
+
+def _code(names: tuple[str, ...] | list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _levels() -> Iterator[str]:
+    yield "| level | labels kept |\n| --- | --- |"
+    for level, labels in LEVELS.items():
+        yield f"| {level} | {_code(labels)} |"
+    yield ""
+
+
+def _signal(signal: Signal) -> Iterator[str]:
+    yield f"### {signal.name}\n"
+    yield f"{signal.title}.{_sentence(signal.note)}\n"
+    yield f"- Recorded as `{signal.record}`"
+    yield f"- Unit: {signal.unit}; level: {signal.level}{_extra(signal)}"
+    if signal.bad:
+        yield f"- Hurts when it goes {signal.bad}"
+    if signal.load:
+        yield f"- Depends on: `{signal.load}`"
+    if signal.counts:
+        yield f"- Counted as `{signal.counts.successes.name}` of `{signal.counts.trials.name}`"
+    yield f"- Reads: {_code([metric.name for metric in signal.metrics])}\n"
+    yield f"```promql\n{signal.expr}\n```\n"
+
+
+def _extra(signal: Signal) -> str:
+    return f" and {_code(signal.extra)}" if signal.extra else ""
+
+
+def _sentence(note: str) -> str:
+    return f" {note}" if note else ""
+
+
+def _metric(metric: Metric) -> Iterator[str]:
+    yield f"### {metric.name}\n"
+    yield f"{metric.help}\n"
+    yield f"- Type: {metric.type}; unit: {metric.unit}"
+    if metric.since:
+        yield f"- In vLLM since {metric.since} or before (older versions were not read)"
+    if metric.labels:
+        yield f"- Labels: {_code(metric.labels)}"
+    if metric.former:
+        yield f"- Older names: {_code(metric.former)}"
+    if metric.pools:
+        yield f"- Means something in pools: {', '.join(metric.pools)}"
+    if metric.lazy:
+        yield "- Absent until first used: absence is neither zero nor a fault"
+    for trap in metric.traps:
+        yield f"- Trap: {trap}"
+    used = [signal.name for signal in SIGNALS.values() if metric in signal.metrics]
+    if used:
+        yield f"- Read by: {', '.join(f'[{name}](#{name})' for name in used)}"
+    yield ""
+
+
+def write(path: Path = PATH) -> Path:
+    """Write the reference to *path* and return it.
+
+    Raises:
+        OSError: The file can't be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text(), encoding="utf-8")
+    return path
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["-"]:
+        sys.stdout.write(text())
+    else:
+        write()
