@@ -1,0 +1,210 @@
+"""What one scrape of a node costs: CPU time and memory of the exporter's process.
+
+The node has eight engines of one data-parallel server, some 450 samples each, on a recorded page of
+a real vLLM. The measure of comparison is the same text read and written again by
+prometheus_client's own parser and writer, in the same run. CPU time only: wall time on a shared
+machine says nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import psutil
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
+
+from catalog.splice import Splicer, merge
+from exporters.discovery import Discovery
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+CAPTURE: Final = ROOT / "tests" / "fixtures" / "vllm" / "vllm_032_pd_decode.prom.gz"
+ENGINES: Final = 8
+PROCESSES: Final = 2000
+START_SECONDS: Final = 60.0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure and print; `--json` for programs."""
+    parser = argparse.ArgumentParser(prog="benchmarks exporter", description=__doc__)
+    parser.add_argument("--scrapes", type=int, default=100, help="scrapes measured")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    arguments = parser.parse_args(argv)
+    figures = measure(arguments.scrapes)
+    if arguments.json:
+        print(json.dumps(figures))
+    else:
+        for name, value in figures.items():
+            print(f"{name:42} {value:10.3f}")
+    return 0
+
+
+def measure(scrapes: int) -> dict[str, float]:
+    """Return all figures; CPU in milliseconds a scrape, memory in MiB."""
+    page = node_page()
+    text = page.decode()
+    with _page_server(page) as url, _exporter(url) as (process, address):
+        for _ in range(5):
+            _get(address)
+        memory = process.memory_info().rss
+        exporter, peer = _interleaved(process, address, text, scrapes)
+        size = len(_get(address))
+        memory = max(memory, process.memory_info().rss)
+    splicer = Splicer({"server": "node:8000", "pool": "decode"})
+    splicer.splice(page)
+    return {
+        "samples on the node's page": float(_samples(text)),
+        "page out, KiB": size / 1024,
+        "CPU ms a scrape, exporter": exporter,
+        "CPU ms, prometheus_client parse and write": peer,
+        "ratio exporter / prometheus_client": exporter / peer,
+        "CPU ms of it, splicing alone": _cpu(lambda: merge([splicer.splice(page)]), 50),
+        "RSS MiB, exporter": memory / 2**20,
+        "CPU ms, looking through 2,000 processes": _discovery(),
+    }
+
+
+def node_page() -> bytes:
+    """Return the recorded page with each engine's series eight times, once per rank."""
+    lines: list[str] = []
+    for line in gzip.decompress(CAPTURE.read_bytes()).decode().splitlines():
+        ranks = range(ENGINES) if 'engine="0"' in line and line[0] != "#" else (0,)
+        lines += [line.replace('engine="0"', f'engine="{rank}"') for rank in ranks]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def _samples(text: str) -> int:
+    return sum(1 for line in text.splitlines() if line and line[0] != "#")
+
+
+def _interleaved(
+    process: psutil.Process, address: str, text: str, scrapes: int
+) -> tuple[float, float]:
+    """Return CPU milliseconds of one scrape and of the peer, measured turn by turn."""
+    exporter = peer = 0.0
+    peers = 0
+    for scrape in range(scrapes):
+        before = sum(process.cpu_times()[:2])
+        _get(address)
+        exporter += sum(process.cpu_times()[:2]) - before
+        if scrape % 10 == 0:
+            peer += _cpu(lambda: _parse_and_write(text), 1)
+            peers += 1
+    return exporter / scrapes * 1000, peer / peers
+
+
+def _cpu(work: Callable[[], object], times: int) -> float:
+    begun = time.process_time()
+    for _ in range(times):
+        work()
+    return (time.process_time() - begun) / times * 1000
+
+
+class _Parsed(Collector):
+    def __init__(self, text: str) -> None:
+        self._families = list(text_string_to_metric_families(text))
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._families
+
+
+def _parse_and_write(text: str) -> bytes:
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Parsed(text))
+    return generate_latest(registry)
+
+
+@contextmanager
+def _page_server(page: bytes) -> Iterator[str]:
+    """Serve the page as vLLM would."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(page)))
+            self.end_headers()
+            self.wfile.write(page)
+
+        def log_message(self, *_: Any) -> None:
+            """Stay quiet."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/metrics"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@contextmanager
+def _exporter(url: str) -> Iterator[tuple[psutil.Process, str]]:
+    """Run `leadline exporter` on one target; other servers of this machine are left out."""
+    environment = {**os.environ, "LEADLINE_EXPORTER__DISCOVER": "false"}
+    command = [sys.executable, "-m", "leadline", "exporter", "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(
+        [*command, "--target", f"{url},pool=decode,deployment=bench"],
+        cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        try:
+            yield psutil.Process(process.pid), _address(process)
+        finally:
+            process.terminate()
+
+
+def _address(process: subprocess.Popen[str]) -> str:
+    """Return where the exporter says that it serves."""
+    deadline = time.monotonic() + START_SECONDS
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "serving http" in line:
+            return "http" + line.partition("serving http")[2].strip()
+        if time.monotonic() > deadline:
+            break
+    raise SystemExit("the exporter did not start")
+
+
+def _get(address: str) -> bytes:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(address, timeout=30) as answer:
+        body: bytes = answer.read(1 << 26)
+    return body
+
+
+def _discovery() -> float:
+    """Return the CPU cost of looking for servers among two thousand processes, once known."""
+    with TemporaryDirectory() as folder:
+        for pid in range(2, PROCESSES + 2):
+            (Path(folder) / str(pid)).mkdir()
+            (Path(folder) / str(pid) / "cmdline").write_bytes(b"sleep\0infinity\0")
+        now = [0.0]
+        discovery = Discovery(Path(folder), lambda: now[0])
+
+        def look() -> None:
+            now[0] += 15
+            discovery.find()
+
+        for _ in range(20):
+            look()
+        return _cpu(look, 40)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
