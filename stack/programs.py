@@ -40,7 +40,7 @@ class Program:
     argv: Sequence[str | Path]
     health: str | None = None  # a URL that answers 200 once the program is ready
     ready_within: float = 120.0
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str | None] = field(default_factory=dict)  # None: taken away
 
 
 @dataclass(frozen=True)
@@ -112,8 +112,7 @@ class Stack:
     def start(self, program: Program) -> Running:
         """Start a program and wait until it is ready."""
         started = self.spawn(program)
-        if program.health is not None:
-            self._wait_ready(started, program.health)
+        self.wait_ready(started)
         return started
 
     def spawn(self, program: Program) -> Running:
@@ -127,11 +126,25 @@ class Stack:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                env={**os.environ, **program.environment},
+                env=_environment(program.environment),
             )
         running = Running(program, process, log_file)
         self.running.append(running)
         return running
+
+    def wait_ready(self, running: Running) -> None:
+        """Wait until a spawned program answers at its health URL, if it has one."""
+        program, url = running.program, running.program.health
+        deadline = time.monotonic() + program.ready_within
+        while url is not None and not answers(url):
+            self.check()
+            if time.monotonic() > deadline:
+                raise NotReadyError(
+                    f"{program.name} did not answer at {url} within {program.ready_within:.0f} s "
+                    f"({running.log_file}): {running.last_words()}"
+                )
+            time.sleep(0.05)
+        self.check()  # somebody else's server on that port may have answered
 
     def finish(self, program: Program, *, within: float) -> None:
         """Run a program to its end; raises unless it ends with 0 in time."""
@@ -170,19 +183,6 @@ class Stack:
         running.process.wait()
         self.running.remove(running)
 
-    def _wait_ready(self, running: Running, url: str) -> None:
-        deadline = time.monotonic() + running.program.ready_within
-        while not answers(url):
-            self.check()
-            if time.monotonic() > deadline:
-                raise NotReadyError(
-                    f"{running.program.name} did not answer at {url} within "
-                    f"{running.program.ready_within:.0f} s ({running.log_file}): "
-                    f"{running.last_words()}"
-                )
-            time.sleep(0.05)
-        self.check()  # somebody else's server on that port may have answered
-
 
 def answers(url: str, *, timeout: float = 5.0) -> bool:
     """Whether a URL answers 200 now; proxies are not used, these are our own programs."""
@@ -205,6 +205,11 @@ def free_port(preferred: int = 0) -> int:
                 continue
             return int(probe.getsockname()[1])
     raise NotReadyError("no free port on 127.0.0.1")
+
+
+def _environment(changes: Mapping[str, str | None]) -> dict[str, str]:
+    merged: dict[str, str | None] = {**os.environ, **changes}
+    return {name: value for name, value in merged.items() if value is not None}
 
 
 def _died(running: Running, status: int) -> ProgramDiedError:

@@ -1,0 +1,116 @@
+"""`leadline demo`: the stack on a simulated 4P1D cluster, its past filled in before the start."""
+
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from catalog.config import load
+from stack import binaries, servers
+from stack.configs import Job
+from stack.errors import StackError
+from stack.line import Line, lay, ours, start_alerting, start_prometheus, start_service
+from stack.programs import Stack, free_port
+from stack.watch import Clock, show, until_page, until_quiet
+
+HISTORY = "3d"
+HISTORY_WITHIN = 600.0
+# The past has this as its instance; live scrapes must go on with the same series.
+INSTANCE = "simulator"
+INTERVAL = "15s"
+EVERY = "15s"
+
+PROGRAMS: tuple[binaries.Name, ...] = ("prometheus", "promtool", "alertmanager")
+
+WHAT: dict[str, str] = {
+    "leak": "with a host-memory leak in its decode pool",
+    "acceptance": "whose draft acceptance falls",
+    "none": "with nothing wrong",
+}
+
+
+def run(
+    *, scenario: str, check: bool, state: Path | None, deadline: float, quiet_for: float
+) -> int:
+    """Play a scenario until Ctrl-C, or with `check` until its alert is active.
+
+    Args:
+        scenario: leak, acceptance or none.
+        check: End with 0 once Alertmanager reports the scenario's alert as active, or for none
+            once nothing at all was active for `quiet_for`; with 1 if not so by the deadline.
+        state: Folder for data and logs, kept; None: a temporary one, removed unless it failed.
+        deadline: Seconds from the start.
+        quiet_for: Seconds from the first judgement.
+    """
+    clock = Clock()
+    print(f"A simulated 4P1D cluster {WHAT[scenario]}.", flush=True)
+    for name in PROGRAMS:
+        binaries.find(name)
+    clock.say("programs found")
+    with _folder(state) as folder, Stack(folder / "logs") as stack:
+        try:
+            line = _start(stack, folder, scenario, clock)
+            _say(line)
+            if not check:
+                show(stack, line, clock)
+            if scenario == "none":
+                return until_quiet(stack, line, clock, quiet_for=quiet_for, deadline=deadline)
+            return until_page(stack, line, clock, scenario=scenario, deadline=deadline)
+        except KeyboardInterrupt:
+            print("stopping", flush=True)
+            return 0
+
+
+def _start(stack: Stack, folder: Path, scenario: str, clock: Clock) -> Line:
+    """Write the past, fill it in, and start the programs; what can be goes on beside it."""
+    pages = f"127.0.0.1:{free_port(9850)}"
+    until = str(int(time.time()) // 60 * 60)
+    how = ("simulate", "--scenario", scenario, "--until", until)
+    past = folder / "history.om"
+    simulator = stack.spawn(
+        ours("simulator", *how, "--listen", pages, health=f"http://{pages}/-/ready")
+    )
+    writing = ours("history", *how, "--history", past, "--since", HISTORY)
+    stack.finish(writing, within=HISTORY_WITHIN)
+    clock.say(f"the cluster's last {HISTORY} written, {past.stat().st_size / 1e6:.0f} MB")
+    servers.fill(stack, past, folder / "prometheus")
+    past.unlink()
+    clock.say("filled into Prometheus")
+    line = lay(load(None, {}, {"service": {"every": EVERY, "history": HISTORY}}), folder)
+    start_alerting(stack, line)
+    stack.wait_ready(simulator)
+    job = Job("leadline", [pages], {"instance": INSTANCE})
+    start_prometheus(stack, line, job, interval=INTERVAL, resend="10s")
+    start_service(stack, line)
+    clock.say("everything runs")
+    return line
+
+
+def _say(line: Line) -> None:
+    print(f"board         {line.service}/")
+    print(f"Prometheus    {line.prometheus}")
+    print(f"Alertmanager  {line.alertmanager}")
+    print(f"data and logs {line.folder}")
+    print("Ctrl-C stops it all.", flush=True)
+
+
+@contextmanager
+def _folder(state: Path | None) -> Iterator[Path]:
+    """An empty folder; a temporary one goes again, unless its logs tell what failed."""
+    if state is not None:
+        if state.exists() and any(state.iterdir()):
+            raise StackError(f"{state} is not empty: name another folder, or remove it")
+        state.mkdir(parents=True, exist_ok=True)
+        yield state.resolve()
+        return
+    folder = Path(tempfile.mkdtemp(prefix="leadline-demo-"))
+    try:
+        yield folder
+    except StackError:
+        raise
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    shutil.rmtree(folder, ignore_errors=True)
