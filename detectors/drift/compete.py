@@ -73,6 +73,16 @@ class Competition:
         return [families[i] for i in order]
 
 
+@lru_cache(maxsize=16)
+def _whitening(size: int) -> tuple[tuple[FloatArray, float], ...]:
+    """Return the whitening matrix of every noise family and half its log determinant."""
+    out = []
+    for covariance in covariances(size):
+        factor = np.linalg.cholesky(covariance)
+        out.append((np.linalg.inv(factor), float(np.log(np.diag(factor)).sum())))
+    return tuple(out)
+
+
 @lru_cache(maxsize=256)
 def _designs(size: int, day: float | None) -> tuple[_Whitened, ...]:
     """Return the whitened shapes under every noise family; made once for each window size."""
@@ -80,9 +90,7 @@ def _designs(size: int, day: float | None) -> tuple[_Whitened, ...]:
     shapes = {**shapes, "pair_step": shapes["step"][:: max(1, (size - 1) // PAIR_STEPS)]}
     rows = [np.ones(size)] if day is None else [np.ones(size), *season(size, day)]
     out = []
-    for covariance in covariances(size):
-        factor = np.linalg.cholesky(covariance)
-        whiten = np.linalg.inv(factor)
+    for whiten, half_log_det in _whitening(size):
         base, _ = np.linalg.qr(whiten @ np.array(rows).T)
         unit, length = {}, {}
         for name, family in shapes.items():
@@ -104,7 +112,7 @@ def _designs(size: int, day: float | None) -> tuple[_Whitened, ...]:
                 unit,
                 length,
                 gram,
-                float(np.log(np.diag(factor)).sum()),
+                half_log_det,
                 float((whiten**2).sum()),
             )
         )

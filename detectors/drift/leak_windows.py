@@ -21,6 +21,7 @@ from detectors.drift.buckets import (
 from detectors.drift.compete import ENDING, GROWING, Competition, compete
 
 DAY = 86_400.0
+SIZES = (32, 40, 48, 56, 64)  # buckets of a window: few sizes, so that designs are made once
 SMALLEST_SHARE = 0.01  # growth in the window, of the level: less is not worth a page
 SMALLEST_BYTES = 8 * 2**20  # and not less than this: a Python process breathes by that much
 WARMING = ("warm_up", "warm_up+step", "ramp", "ramp+step")
@@ -106,10 +107,10 @@ def _jobs(panel: Panel, row: int, widths: list[int]) -> list[tuple[int, int]]:
     """Return (width, size) of the windows of one series that its incarnation has room for."""
     room = len(panel.times) - segment_start(*_series(panel, row))
     jobs = [(width, BUCKETS) for width in widths if width * BUCKETS <= room]
-    whole = -(-room // BUCKETS)
-    if room >= FEWEST and (whole, room // whole) not in jobs:
-        jobs.append((whole, room // whole))
-    return jobs
+    if room >= FEWEST:  # the whole life, by the size that leaves out least of it
+        size = max(SIZES, key=lambda size: (room // size * size, size))
+        jobs.append((room // size, size))
+    return list(dict.fromkeys(jobs))
 
 
 def _fit(panel: Panel, rows: list[int], width: int, size: int) -> list[Growth]:

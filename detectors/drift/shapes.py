@@ -14,9 +14,9 @@ import numpy as np
 from catalog.panel import FloatArray
 
 HINGE_AT = (0.0, 0.125, 0.25, 0.375, 0.5, 0.625, 0.75)
-SATURATE_AT = (0.0, 0.25, 0.5)
-SATURATE_TAU = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)  # of the window
-LOG_TAU = (1 / 64, 1 / 16, 1 / 4)
+# A filling may begin wherever a hinge may, or a hinge would win by its place alone.
+SATURATE_TAU = (1 / 12, 1 / 5, 1 / 2, 1.0)  # of the rest of the window
+LOG_TAU = (1 / 64, 1 / 10)
 RAMP_END = (0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875)
 
 
@@ -24,8 +24,11 @@ def columns(size: int) -> Mapping[str, FloatArray]:
     """Return each family of shapes as rows (members, size), on time 0..1 over the window."""
     t = np.arange(size) / (size - 1.0)
     hinge = [np.maximum(t - c, 0.0) for c in HINGE_AT]
-    warm = [1 - np.exp(-np.maximum(t - c, 0.0) / tau) for c in SATURATE_AT for tau in SATURATE_TAU]
-    warm += [np.log1p(np.maximum(t - c, 0.0) / tau) for c in SATURATE_AT for tau in LOG_TAU]
+    warm = []
+    for c in HINGE_AT:
+        rest = np.maximum(t - c, 0.0) / (1 - c)
+        warm += [1 - np.exp(-rest / tau) for tau in SATURATE_TAU]
+        warm += [np.log1p(rest / tau) for tau in LOG_TAU]
     ramp = [np.minimum(t, c) for c in RAMP_END]
     ramp += [
         np.clip(t - c, 0.0, d - c) for c in HINGE_AT[2:-1:2] for d in RAMP_END[3:] if d > c + 0.1
