@@ -50,77 +50,94 @@ def tasks(look: Look) -> Mapping[str, Task]:
     return {i.server: Task(partial(collect, look, i)) for i in here}
 
 
+class Place(NamedTuple):
+    """A memory cgroup: where its hierarchy is mounted, its folder there, and its own path."""
+
+    mount: Path
+    folder: Path
+    path: PurePosixPath
+
+
 def collect(look: Look, instance: Instance) -> Result:
     """Read the cgroups of one server's processes; the host's root is no container."""
     result = Result()
-    seen: set[tuple[Path, PurePosixPath]] = set()
-    names: set[str] = set()
+    places: dict[str, Place] = {}
     for member in instance.found.members if instance.found else ():
         try:
             place = _place(look, member.pid)
-            if place is None or place in seen:
+            if place is None:
                 continue
-            seen.add(place)
-            memory = read_memory(*place)
+            name = short_name(place.path)
+            if name not in places:
+                places[name] = place
+                _add(result, {**instance.place, "cgroup": name}, place)
+            elif places[name] != place:
+                result.problem = f"two cgroups are called {name}: only the first is shown"
         except (FileNotFoundError, ProcessLookupError):
             continue  # ended since, or the cgroup of a host without the memory controller
         except (OSError, ValueError) as error:
             result.problem = error.strerror or "" if isinstance(error, OSError) else str(error)
-            continue
-        name = short_name(place[1])
-        if name == "/" and memory.limit is None and _layout(place[0]) is _V1:
-            continue  # version 1 keeps accounts of the whole host there
-        if name in names:
-            result.problem = f"two cgroups are called {name}: only the first is shown"
-            continue
-        names.add(name)
-        labels = {**instance.place, "cgroup": name}
-        add = result.families.add
-        add("leadline_container_working_set_bytes", labels, memory.working_set)
-        add("leadline_container_anonymous_bytes", labels, memory.anonymous)
-        if memory.limit is not None:
-            add("leadline_container_limit_bytes", labels, memory.limit)
     return result
 
 
-def _place(look: Look, pid: int) -> tuple[Path, PurePosixPath] | None:
-    """Return the mount and the path below it of a process' memory cgroup; None for the root.
+def _add(result: Result, labels: Mapping[str, str], place: Place) -> None:
+    memory = read_memory(place.mount, place.folder)
+    if labels["cgroup"] == "/" and memory.limit is None and _layout(place.mount) is _V1:
+        return  # version 1 keeps accounts of the whole host there
+    add = result.families.add
+    add("leadline_container_working_set_bytes", labels, memory.working_set)
+    add("leadline_container_anonymous_bytes", labels, memory.anonymous)
+    if memory.limit is not None:
+        add("leadline_container_limit_bytes", labels, memory.limit)
+
+
+def _place(look: Look, pid: int) -> Place | None:
+    """Return a process' memory cgroup; None where there is no account of it.
 
     Raises:
         OSError: The process is gone.
         ValueError: Its cgroup lies outside what is mounted here.
     """
-    paths: dict[str, str] = {}
-    for line in proc.read(look.proc / str(pid) / "cgroup").decode("utf-8", "replace").split("\n"):
-        _, _, rest = line.partition(":")
-        controllers, _, where = rest.partition(":")
-        if where.startswith("/"):
-            paths.update(dict.fromkeys(controllers.split(","), where))
+    paths = _paths(look.proc / str(pid))
     for controller, mount in (("memory", look.cgroup / "memory"), ("", look.cgroup)):
         path = PurePosixPath(paths.get(controller, "/"))
         if ".." in path.parts:
             raise ValueError(f"cgroup {path} lies outside of this mount: run in the host's cgroups")
-        if (mount / path.relative_to("/") / _layout(mount).usage).exists():
-            return mount, path
+        folder = mount / path.relative_to("/")
+        if (folder / _layout(mount).usage).exists():
+            return Place(mount, folder, path)
+        if (mount / _layout(mount).usage).exists() and _paths(look.proc / "self") == paths:
+            # In one container with it: only that container's part is mounted, as the root.
+            return Place(mount, mount, path)
     return None
+
+
+def _paths(process: Path) -> dict[str, str]:
+    """Return the cgroup paths of a process by controller; version 2 has none by name."""
+    paths: dict[str, str] = {}
+    for line in proc.read(process / "cgroup").decode("utf-8", "replace").split("\n"):
+        _, _, rest = line.partition(":")
+        controllers, _, where = rest.partition(":")
+        if where.startswith("/"):
+            paths.update(dict.fromkeys(controllers.split(","), where))
+    return paths
 
 
 def _layout(mount: Path) -> _Layout:
     return _V1 if mount.name == "memory" else _V2
 
 
-def read_memory(mount: Path, path: PurePosixPath) -> Memory:
-    """Return the memory of the cgroup at *path* below *mount*.
+def read_memory(mount: Path, folder: Path) -> Memory:
+    """Return the memory of the cgroup in *folder* of the hierarchy at *mount*.
 
     Raises:
         OSError: It is gone.
         ValueError: Its files make no sense.
     """
     layout = _layout(mount)
-    here = mount / path.relative_to("/")
-    usage = int(proc.read(here / layout.usage))
-    stat = proc.table(here / "memory.stat")
-    limits = [limit for folder in _upwards(mount, here) if (limit := _limit(folder, layout))]
+    usage = int(proc.read(folder / layout.usage))
+    stat = proc.table(folder / "memory.stat")
+    limits = [limit for above in _upwards(mount, folder) if (limit := _limit(above, layout))]
     return Memory(
         max(0, usage - stat.get(layout.inactive, 0)),
         stat.get(layout.anonymous, 0),

@@ -128,6 +128,23 @@ def test_the_limit_is_the_smallest_above(
     assert 1700000000 < start < 1700000500
 
 
+def test_a_container_sees_its_own_cgroup_as_the_root(
+    tmp_path: Path, grow: Grow, config: Make
+) -> None:
+    """Version 1 shows the host's path but mounts the container's part: still measured."""
+    path = f"4:memory:/docker/{ID}\n"
+    grow(tmp_path, server_in(path) | {"proc/self/cgroup": path})
+    folder = {f"memory.{n}": v for n, v in (("usage_in_bytes", "9000"), ("limit_in_bytes", "9999"))}
+    folder["memory.stat"] = "total_rss 5000\ntotal_inactive_file 1000\n"
+    grow(tmp_path, {f"cgroup/memory/{name}": text for name, text in folder.items()})
+    page = read(tmp_path, config(discover=True, vllm=False))
+    ((labels, working),) = page["leadline_container_working_set_bytes"]
+    assert (labels["cgroup"], working) == (ID[:12], 8000)
+    assert page["leadline_container_limit_bytes"][0][1] == 9999
+    grow(tmp_path, {"proc/self/cgroup": "4:memory:/docker/elsewhere\n"})
+    assert "leadline_container_limit_bytes" not in read(tmp_path, config(discover=True, vllm=False))
+
+
 def test_a_host_without_containers_says_nothing_of_them(
     tmp_path: Path, grow: Grow, config: Make
 ) -> None:
