@@ -62,15 +62,22 @@ class Ledger:
             folder.mkdir(parents=True, exist_ok=True)
             # One writer thread; readers get snapshots from memory.
             self._db = sqlite3.connect(self.path, timeout=5.0, check_same_thread=False)
+        except (OSError, sqlite3.Error) as error:
+            raise self._unusable(error) from None
+        try:
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")
             self._db.executescript(_SCHEMA)
             self._check_version()
-        except (OSError, sqlite3.Error) as error:
-            raise LedgerError(
-                f"ledger {self.path}: {error}; is the folder writable and the disk not full? "
-                "choose another with --state DIR"
-            ) from None
+        except (sqlite3.Error, LedgerError) as error:
+            self.close()
+            raise error if isinstance(error, LedgerError) else self._unusable(error) from None
+
+    def _unusable(self, error: Exception) -> LedgerError:
+        return LedgerError(
+            f"ledger {self.path}: {error}; is the folder writable and the disk not full? "
+            "choose another with --state DIR"
+        )
 
     def _check_version(self) -> None:
         row = self._db.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()

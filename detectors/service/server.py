@@ -164,15 +164,14 @@ def _locked(folder: Path) -> Iterator[TextIO]:
 @contextmanager
 def _listening(listen: str) -> Iterator[socket.socket]:
     host, _, port = listen.rpartition(":")
-    try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listener = socket.socket(family, socket.SOCK_STREAM)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host.strip("[]") or "0.0.0.0", int(port)))  # noqa: S104 - only when asked
-    except (OSError, ValueError, OverflowError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "write it as HOST:PORT"
-        raise StartError(
-            f"cannot listen on {listen}: {reason}; choose another with --listen HOST:PORT"
-        ) from None
-    with listener:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as listener:
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((host.strip("[]") or "0.0.0.0", int(port)))  # noqa: S104 - if asked
+        except (OSError, ValueError, OverflowError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "write it as HOST:PORT"
+            raise StartError(
+                f"cannot listen on {listen}: {reason}; choose another with --listen HOST:PORT"
+            ) from None
         yield listener

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from stack import binaries
@@ -25,7 +26,14 @@ def flags(prometheus: str, alertmanager: str) -> list[str]:
 def browse(url: str) -> str:
     """Return the document that a browser makes of a page."""
     program = binaries.find("chromium-headless-shell")
-    argv = [program, "--no-sandbox", "--disable-gpu", "--dump-dom", "--timeout=20000", url]
+    argv: list[str | Path] = [
+        program,
+        "--no-sandbox",
+        "--disable-gpu",
+        "--dump-dom",
+        "--timeout=20000",
+        url,
+    ]
     done = subprocess.run(argv, capture_output=True, timeout=60, check=True)
     return done.stdout.decode()
 

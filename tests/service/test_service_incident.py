@@ -1,0 +1,172 @@
+"""Findings over time and their incidents: steady, grouped, ended for a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from catalog.panel import Panel
+from detectors.finding import Finding, finding_id
+from detectors.service.alertmanager import outgoing
+from detectors.service.incident import FALLS_AFTER, Forecast, Incident, advance, held
+from detectors.service.track import CALM, SILENT, Tracked, follow, presence_in
+
+FRESH = {"host_anon_swap"}
+HOUR = 3600.0
+
+
+def leak(rank: int, *, left: float | None = 5 * HOUR, at: float = 1e6, **changes: Any) -> Finding:
+    """Return a firing leak of one rank."""
+    labels = {"deployment": "chat", "pool": "decode", "process": "engine_core", "node": "n1",
+              "server": "n1:8000", "rank": f"DP{rank}"}  # fmt: skip
+    finding = Finding(
+        id=finding_id("leak", "host_anon_swap", labels, 0.0), kind="leak", verdict="leak",
+        detector="leak", signal="host_anon_swap", labels=labels, as_of=at, since=at - 2 * HOUR,
+        effect=1e9, effect_unit="bytes/hour", limit=64e9, time_to_breach=left,
+        time_to_breach_low=None if left is None else left * 0.8,
+        time_to_breach_high=None if left is None else left * 1.2,
+        severity="page", state="firing",
+    )  # fmt: skip
+    return replace(finding, **changes)
+
+
+class Life:
+    """Findings and incidents judged again and again, a minute apart."""
+
+    def __init__(self) -> None:
+        self.tracked: dict[str, Tracked] = {}
+        self.incidents: list[Incident] = []
+        self.now = 1e6
+
+    def judge(self, *findings: Finding, times: int = 1, presence: Any = "reports") -> Incident:
+        """Judge the same again *times* times; return the newest incident."""
+        for _ in range(times):
+            self.now += 60.0
+            self.tracked = follow(self.tracked, findings, FRESH, self.now, lambda _f: presence)
+            self.incidents = advance(self.incidents, self.tracked.values(), self.now)
+        return max(self.incidents, key=lambda i: i.opened)
+
+
+def test_eight_leaking_ranks_are_one_incident_and_the_soonest_leads() -> None:
+    """However many series show it, a person is told once."""
+    life = Life()
+    incident = life.judge(*(leak(rank, left=(9 - rank) * HOUR) for rank in range(8)))
+    assert len(life.incidents) == 1
+    assert len(incident.findings) == 8
+    assert incident.lead == leak(7).id
+    assert incident.forecast is not None
+    assert incident.forecast.breach == leak(7, left=2 * HOUR).as_of + 2 * HOUR
+    assert "DP" not in str(incident.labels)
+
+
+def test_an_incident_ends_only_after_several_judgements_without_it() -> None:
+    """One cycle that differs neither ends an incident nor opens a second one."""
+    life = Life()
+    first = life.judge(leak(0))
+    assert life.judge(times=CALM - 1).state == "firing"
+    assert life.judge(leak(0)).id == first.id
+    assert life.judge(times=CALM - 1).state == "firing"
+    over = life.judge()
+    assert (over.id, over.state, over.why) == (first.id, "ended", "no longer found")
+
+
+def test_nothing_ends_while_its_signal_brings_no_new_points() -> None:
+    """Prometheus away, or one failing query: what is known stays."""
+    life = Life()
+    life.judge(leak(0))
+    for _ in range(10):
+        life.tracked = follow(life.tracked, [], {"acceptance_ratio"}, 2e6, lambda _f: "reports")
+    assert {one.finding.state for one in life.tracked.values()} == {"firing"}
+
+
+@pytest.mark.parametrize(
+    ("rows", "presence"),
+    [
+        ({"a": [1, 1, 1], "b": [1, 1, 1]}, "reports"),
+        ({"a": [1, np.nan, np.nan], "b": [1, 1, 1]}, "drained"),
+        ({"a": [1, np.nan, np.nan], "b": [1, np.nan, np.nan]}, "silent"),
+        ({"b": [1, 1, 1]}, "drained"),
+        ({"b": [np.nan, np.nan, np.nan]}, "lost"),
+    ],
+)
+def test_a_drained_process_is_told_from_a_silent_node(
+    rows: dict[str, Sequence[float]], presence: str
+) -> None:
+    """A process that is gone while its node reports was drained; a silent node proves nothing."""
+    wide = {name: np.repeat(values, 6) for name, values in rows.items()}
+    panel = Panel(
+        "host_anon_swap", 60.0 * np.arange(18.0), np.array(list(wide.values()), dtype=float),
+        tuple({"node": "n1", "rank": name} for name in wide),
+    )  # fmt: skip
+    finding = leak(0, labels={"node": "n1", "rank": "a"})
+    assert presence_in(panel, finding) == presence
+
+
+def test_a_silent_node_keeps_its_page_and_a_drained_pod_ends_it() -> None:
+    """Missing data is unknown, never healthy."""
+    life = Life()
+    life.judge(leak(0))
+    assert life.judge(times=3 * CALM, presence="silent").state == "firing"
+    life.now += SILENT
+    assert life.judge(times=CALM, presence="silent").why == "its node stopped reporting"
+    life = Life()
+    life.judge(leak(0))
+    assert life.judge(times=CALM, presence="drained").why == "its process or pod is gone"
+
+
+def test_severity_rises_at_once_as_an_alert_of_its_own_and_falls_late() -> None:
+    """A ticket that becomes a page keeps the ticket's alert; a page doesn't flicker."""
+    life = Life()
+    assert life.judge(leak(0, severity="ticket")).raised == ("ticket",)
+    assert life.judge(leak(0)).raised == ("ticket", "page")
+    calmer = leak(0, severity="ticket")
+    assert life.judge(calmer, times=FALLS_AFTER - 1).severity == "page"
+    fallen = life.judge(calmer)
+    assert (fallen.severity, fallen.raised) == ("ticket", ("ticket",))
+
+
+def test_an_incident_that_ended_undelivered_is_still_delivered() -> None:
+    """Alertmanager was down for all of its life: somebody must hear of it all the same."""
+    life = Life()
+    life.judge(leak(0))
+    over = life.judge(times=CALM)
+    assert over.state == "ended"
+    assert outgoing([over], life.now) == [over]
+    assert outgoing([replace(over, delivered=True)], life.now) == []
+    watch = Life().judge(leak(0, state="watch"))
+    assert outgoing([watch], life.now) == []
+
+
+instants = st.floats(0, 1e6)
+
+
+@given(instants, st.floats(1, 1e5), st.lists(st.tuples(instants, st.floats(1, 1e5)), max_size=9))
+def test_a_published_instant_moves_only_when_contradicted(
+    breach: float, half: float, later: list[tuple[float, float]]
+) -> None:
+    """It stays while it is within half its interval and inside the new one; else the new stands."""
+    published = Forecast(breach, breach - half, breach + half, 0.0)
+    for instant, width in later:
+        new = Forecast(instant, instant - width, instant + width, 1.0)
+        shown = held(published, new)
+        assert shown is not None
+        near = abs(instant - published.breach) <= published.width / 2
+        inside = new.low <= published.breach <= instant + width
+        assert shown.breach == (published.breach if near and inside else instant)
+        assert shown.low <= shown.breach <= (shown.high or float("inf"))
+        published = shown
+
+
+def test_incidents_survive_the_ledgers_json() -> None:
+    """What is written is what is read."""
+    life = Life()
+    incident = life.judge(leak(0), leak(1, left=None))
+    assert Incident.from_dict(incident.to_dict()) == incident
+    for one in life.tracked.values():
+        assert Tracked.from_dict(one.to_dict()) == one
