@@ -1,4 +1,4 @@
-"""The grammar of Prometheus text exposition (0.0.4), one line at a time, and the one writer of it.
+"""The grammar of Prometheus text exposition (0.0.4): one line read, and its parts written.
 
 What counts as valid is what Prometheus' own parser takes, because one line that it refuses loses
 the whole scrape: its float syntax (Go's, without hexadecimal and underscores; a value too large is
@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -129,13 +127,6 @@ def escape(value: str) -> str:
     return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 
-def number(value: float) -> str:
-    """Return a value as Prometheus reads it, without loss."""
-    if math.isnan(value):
-        return "NaN"
-    return repr(float(value)) if math.isfinite(value) else "+Inf" if value > 0 else "-Inf"
-
-
 def series(name: str, labels: Labels) -> str:
     """Return `name{labels}`; label values are escaped already."""
     if not labels:
@@ -143,52 +134,7 @@ def series(name: str, labels: Labels) -> str:
     return name + "{" + ",".join([f'{label}="{value}"' for label, value in labels]) + "}"
 
 
-@dataclass
-class Family:
-    """One family to write.
-
-    Attributes:
-        name: Name on its HELP and TYPE lines.
-        type: counter, gauge, histogram, summary or untyped.
-        help: One sentence; empty: no HELP line.
-        samples: Name, labels and value; empty label values are left out.
-    """
-
-    name: str
-    type: str
-    help: str = ""
-    samples: list[tuple[str, Mapping[str, str], float]] = field(default_factory=list)
-
-    def add(self, value: float, labels: Mapping[str, str], suffix: str = "") -> None:
-        """Add one sample, named as the family plus *suffix*."""
-        self.samples.append((self.name + suffix, labels, value))
-
-
 def header(name: str, type_: str, help_: str) -> str:
     """Return the HELP and TYPE lines of a family; *help_* is escaped already."""
     told = f"# HELP {name} {help_}\n" if help_ else ""
     return f"{told}# TYPE {name} {type_}\n"
-
-
-def write(families: Iterable[Family]) -> str:
-    """Return the exposition of *families*: those without samples are left out."""
-    parts: list[str] = []
-    for family in families:
-        if family.samples:
-            parts.append(header(family.name, family.type, _help(family.help)))
-            parts.append(_lines(family.samples))
-    return "".join(parts)
-
-
-def _lines(samples: Sequence[tuple[str, Mapping[str, str], float]]) -> str:
-    return "".join(
-        [
-            f"{series(name, tuple((k, escape(v)) for k, v in labels.items() if v))} "
-            f"{number(value)}\n"
-            for name, labels, value in samples
-        ]
-    )
-
-
-def _help(text: str) -> str:
-    return text.replace("\\", r"\\").replace("\n", r"\n")

@@ -12,7 +12,8 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
@@ -28,6 +29,7 @@ from exporters.info import Info
 from exporters.instances import instances, node_name, own_addresses
 from exporters.look import Collector, Look, Result, Task
 from exporters.process import Process
+from exporters.threads import Threads
 from exporters.vllm import Vllm
 
 MAX_THREADS: Final = 128
@@ -83,7 +85,7 @@ class Exporter:
         self._clock = clock
         self._discovery = Discovery(proc, clock)
         self._collectors = collectors(fetcher, clock)
-        self._pool = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="leadline")
+        self._threads: Threads[_Outcome] = Threads(MAX_THREADS)
         self._running: dict[Key, Future[_Outcome]] = {}
         self._dropped: dict[str, Counter[str]] = {}
         self._said: dict[Key, str] = {}
@@ -92,7 +94,7 @@ class Exporter:
 
     def close(self) -> None:
         """Let the threads end."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
 
     def page(self, seconds: float | None = None) -> bytes:
         """Return the node's page, collected now.
@@ -176,7 +178,7 @@ class Exporter:
                 problem = "still busy with an earlier scrape"
                 outcomes[key] = _Outcome(Result(task.otherwise), problem, 0.0)
             else:
-                started[key] = self._pool.submit(self._one, task)
+                started[key] = self._threads.submit(partial(self._one, task))
         self._running |= started
         wait(started.values(), timeout=max(0.0, deadline - self._clock()))
         for key, future in started.items():
