@@ -10,6 +10,7 @@ import logging
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -148,3 +149,21 @@ def _advice(name: Name, source: Source, reason: str) -> str:
 def names() -> tuple[Name, ...]:
     """Every program that can be asked for."""
     return get_args(Name)
+
+
+def main(wanted: list[str]) -> int:
+    """Find programs, all if none is named; one line for each that can't be had."""
+    missing = 0
+    for name in names():
+        if wanted and name not in wanted:
+            continue
+        try:
+            print(f"{name}: {find(name)}", flush=True)
+        except MissingProgramError as error:
+            print(error, file=sys.stderr)
+            missing += 1
+    return 1 if missing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
