@@ -89,9 +89,8 @@ def grow(panel: Panel) -> dict[int, list[Growth]]:
     for window in windows(panel.values):
         for row in np.flatnonzero(screen(window, step)).tolist():
             raised[row].append(window.width)
-    if BUCKETS > panel.values.shape[1] >= FEWEST:
-        for row in range(len(panel.labels)):
-            raised[row] = []
+    for row in _young(panel):
+        raised.setdefault(row, [])
     jobs: dict[tuple[int, int], list[int]] = defaultdict(list)
     for row, widths in raised.items():
         for job in _jobs(panel, row, widths):
@@ -101,6 +100,21 @@ def grow(panel: Panel) -> dict[int, list[Growth]]:
         for growth in _fit(panel, rows, width, size):
             found[growth.row].append(growth)
     return found
+
+
+def _young(panel: Panel) -> list[int]:
+    """Return the series whose life is too short for any window of the screen.
+
+    They are few: all of a short history, and in a long one those that began or restarted lately.
+    """
+    before = panel.values[:, : max(0, panel.values.shape[1] - BUCKETS + 1)]
+    young = ~np.isfinite(before).any(axis=1)
+    if panel.starts is not None:
+        late = panel.starts[:, -BUCKETS:]
+        known = np.isfinite(late)
+        newest = np.max(late, axis=1, initial=-np.inf, where=known)
+        young |= newest - np.min(late, axis=1, initial=np.inf, where=known) > 5.0
+    return [int(row) for row in np.flatnonzero(young)]
 
 
 def _jobs(panel: Panel, row: int, widths: list[int]) -> list[tuple[int, int]]:
