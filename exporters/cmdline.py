@@ -61,7 +61,8 @@ class Launch:
         kv_role: As given, or empty.
         kv_connector: As given, or empty; None where the command line does not tell.
         encoder: It makes embeddings for others (`ec_producer`).
-        tensor_parallel, pipeline_parallel, data_parallel: Sizes as given, 1 by default.
+        tensor_parallel, pipeline_parallel, data_parallel: Sizes as given, 1 by default; empty
+            where the command line does not tell.
         expert_parallel: Whether experts are spread over ranks.
     """
 
@@ -141,7 +142,7 @@ def _options(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
         key = key[2:].replace("_", "-") if key.startswith("--") else _SHORT.get(key, "")
         if key.partition(".")[0] not in _KEPT:
             continue
-        if not has_value and at + 1 < len(arguments):
+        if not has_value and at + 1 < len(arguments) and not arguments[at + 1].startswith("-"):
             value = arguments[at + 1]
         yield key, value
 
@@ -162,11 +163,17 @@ def _launch(arguments: Sequence[str]) -> Launch:
         kv_role=str(kv.get("kv_role") or ""),
         kv_connector=connector,
         encoder=ec.get("ec_role") == "ec_producer",
-        tensor_parallel=given.get("tensor-parallel-size", "1"),
-        pipeline_parallel=given.get("pipeline-parallel-size", "1"),
-        data_parallel=given.get("data-parallel-size", "1"),
+        tensor_parallel=_size(given, "tensor-parallel-size"),
+        pipeline_parallel=_size(given, "pipeline-parallel-size"),
+        data_parallel=_size(given, "data-parallel-size"),
         expert_parallel="enable-expert-parallel" in given,
     )
+
+
+def _size(given: dict[str, str], option: str) -> str:
+    """Return a size as given, 1 by default; empty where a file or nonsense says it."""
+    value = given.get(option, "" if "config" in given else "1")
+    return value if value.isdecimal() and value.isascii() else ""
 
 
 def _nested(given: dict[str, str], option: str) -> dict[str, object]:

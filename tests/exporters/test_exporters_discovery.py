@@ -9,6 +9,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from catalog.config import Config
@@ -50,7 +52,11 @@ def words(text: str) -> bytes:
             Launch("m", kv_connector="Nixl", kv_role="kv_consumer"),
         ),
         ("vllm serve m --kv-transfer-config {broken", Launch("m", kv_connector=None)),
-        ("vllm serve --config x.yaml", Launch(kv_connector=None)),
+        (
+            "vllm serve --config x.yaml -tp 4",
+            Launch(kv_connector=None, tensor_parallel="4", pipeline_parallel="", data_parallel=""),
+        ),
+        (f"vllm serve --model --api-key={KEY} -tp x", Launch(tensor_parallel="")),
         ("vllm serve m --port none --headless", Launch("m", headless=True)),
         ("vllm serve m --ssl-keyfile k", Launch("m", tls=True)),
         ('vllm serve m --ec-transfer-config {"ec_role":"ec_producer"}', Launch("m", encoder=True)),
@@ -67,6 +73,31 @@ def words(text: str) -> bytes:
 def test_a_command_line_tells_a_server(line: str, expected: Launch | None) -> None:
     """Its options as vLLM's own parser reads them; what merely names vLLM is none."""
     assert launch(words(line)) == expected
+
+
+option_words = st.sampled_from(
+    ["--port", "--model", "-tp", "--kv-transfer-config", "--kv-transfer-config.a", "--headless",
+     "--served_model_name=", "--host", "-", "--", "{}", "[1]", '{"kv_role": []}', "8", "x", ""]
+)  # fmt: skip
+secrets = st.sampled_from([["--api-key", KEY], [f"--api-key={KEY}"], ["--api_key", KEY]])
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(option_words, max_size=6), secrets, st.lists(option_words, max_size=6))
+def test_no_command_line_confuses_or_gives_a_key_away(
+    before: list[str], secret: list[str], after: list[str]
+) -> None:
+    """Whatever stands around it: a launch is read, without the key."""
+    line = "\0".join(["vllm", "serve", *before, *secret, *after]).encode() + b"\0"
+    assert KEY not in repr(launch(line))
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_a_command_line_or_none(data: bytes) -> None:
+    """Titles and command lines are anything that a process writes there."""
+    title(data)
+    launch(data)
+    launch(b"vllm\0serve\0" + data)
 
 
 @pytest.mark.parametrize(

@@ -256,7 +256,7 @@ hostile = st.lists(
 ).map(lambda found: [line.replace("\n", "") for line in found])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(hostile, min_size=1, max_size=4))
 def test_hostile_pages_come_out_as_the_oracle_says(pages: list[list[str]]) -> None:
     """Scrape after scrape: the oracle's series, values and counts; and prometheus_client agrees."""
@@ -280,7 +280,7 @@ def test_any_bytes_give_a_page_that_parses(data: bytes) -> None:
     parsed(first)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(values)
 def test_values_are_those_that_go_reads(text: str) -> None:
     """Agree with the oracle, and with Python on what is finite."""
