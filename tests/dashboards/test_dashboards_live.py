@@ -1,0 +1,149 @@
+"""Every query of panels and runbooks on a real Prometheus that scrapes the simulated cluster."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from alerts import generate as rules
+from catalog.config import Config
+from catalog.signals import METRICS, SIGNALS
+from dashboards import generate
+from dashboards.adapter import to_grafana
+from simulator import server as simulator
+from stack.configs import Job
+
+if TYPE_CHECKING:
+    from conftest import Server, StartPrometheus
+
+RUNBOOKS = sorted((Path(__file__).parents[2] / "runbooks").glob("*.md"))
+BOARDS = {uid: to_grafana(board) for uid, board in generate.BOARDS.items()}
+
+# The service's own page, as it is while one leak is found.
+FOUND = (
+    'deployment="chat",pool="decode",server="d0:8000",process="engine_core",rank="DP0",kind="leak",'
+    'detector="leak",signal="host_anon_swap",severity="ticket",state="firing"'
+)
+SERVICE = f"""\
+leadline_finding_time_to_breach_seconds{{{FOUND}}} 90000
+leadline_finding_effect{{{FOUND}}} 5e8
+leadline_finding_state{{{FOUND}}} 1
+leadline_detector_cycle_seconds 0.8
+leadline_detector_series{{signal="host_anon_swap",state="judged"}} 40
+leadline_detector_series{{signal="tpot_mean",state="unknown"}} 1
+leadline_detector_query_failures_total{{signal="tpot_mean"}} 0
+leadline_alertmanager_send_failures_total 0
+leadline_detector_last_cycle_timestamp_seconds """
+
+
+class _Service(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        body = f"{SERVICE}{time.time()}\n".encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "text/plain; version=0.0.4")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def fleet(
+    module_prometheus: StartPrometheus, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    """A Prometheus with all rules, over the simulated cluster in which nothing is wrong."""
+    folder = tmp_path_factory.mktemp("rules")
+    written = [path for path in rules.write(Config(), folder) if path.parent.name == "rules"]
+    for path in written:
+        # Twice a minute is for fleets; a test can't wait that long.
+        path.write_text(re.sub(r"interval: \w+", "interval: 2s", path.read_text()))
+    pages = (
+        simulator.serve("127.0.0.1:0", "none", 1),
+        ThreadingHTTPServer(("127.0.0.1", 0), _Service),
+    )
+    for page in pages:
+        threading.Thread(target=page.serve_forever, args=(0.1,), daemon=True).start()
+    ports = [page.server_address[1] for page in pages]
+    jobs = [Job("leadline", [f"127.0.0.1:{ports[0]}"]),
+            Job("leadline-service", [f"127.0.0.1:{ports[1]}"])]  # fmt: skip
+    server = module_prometheus(jobs=jobs, rules=written, interval="2s")
+    deadline = time.monotonic() + 60
+    # The last in the chain of rules: a target of a mean of two scrapes.
+    while not server.query("pool:leadline_tpot_mean:target") and time.monotonic() < deadline:
+        time.sleep(0.5)
+    time.sleep(3)
+    yield server
+    for page in pages:
+        page.shutdown()
+        page.server_close()
+
+
+def _expand(text: str) -> str:
+    """Put in what Grafana puts in for `All`."""
+    return re.sub(r"\$\{?(cluster|deployment|pool|model_name)\}?", ".*", text)
+
+
+def _queries() -> Iterator[Any]:
+    for uid, board in BOARDS.items():
+        for panel in board["panels"]:
+            for target in panel.get("targets", ()):
+                name = f"{uid}-{panel['title']}-{target['refId']}"
+                yield pytest.param(_expand(target["expr"]), id=name)
+
+
+@pytest.mark.parametrize("expr", list(_queries()))
+def test_every_query_of_every_panel_has_data(fleet: Server, expr: str) -> None:
+    """A healthy cluster fills every panel."""
+    assert fleet.query(expr)
+
+
+def test_variables_list_the_cluster(fleet: Server) -> None:
+    """Each variable finds the values of its label."""
+    for board in BOARDS.values():
+        for variable in board["templating"]["list"]:
+            if variable["type"] != "query":
+                continue
+            inner = re.fullmatch(r"label_values\((.+), (\w+)\)", variable["query"])
+            assert inner
+            found = {s["metric"].get(inner[2]) for s in fleet.query(_expand(inner[1]))}
+            assert found, variable["name"]
+    pools = {s["metric"]["pool"] for s in fleet.query(SIGNALS["request_rate"].record)}
+    assert pools >= {"prefill", "decode"}
+
+
+def test_a_healthy_cluster_raises_no_rule_alert(fleet: Server) -> None:
+    """Neither firing nor pending: only the detector's sign of life."""
+    alerts = fleet.get("/api/v1/alerts")["data"]["alerts"]
+    assert {alert["labels"]["alertname"] for alert in alerts} == {"LeadlineDetectorAlive"}
+    groups = fleet.get("/api/v1/rules")["data"]["groups"]
+    broken = {
+        r["name"]: r.get("lastError") for g in groups for r in g["rules"] if r["health"] != "ok"
+    }
+    assert not broken
+
+
+def _commands() -> Iterator[Any]:
+    for path in RUNBOOKS:
+        for n, query in enumerate(
+            re.findall(r"promtool query instant \S+ '([^']+)'", path.read_text())
+        ):
+            yield pytest.param(query, id=f"{path.stem}-{n}")
+
+
+@pytest.mark.parametrize("query", list(_commands()))
+def test_every_query_of_a_runbook_can_be_copied(fleet: Server, query: str) -> None:
+    """It runs as it stands, and reads only what the catalogue names."""
+    fleet.query(query)
+    names = set(re.findall(r"\b(?:vllm:\w+|[a-z]+:leadline_\w+:\w+|leadline_\w+)", query))
+    known = {signal.record for signal in SIGNALS.values()}
+    known |= {name for metric in METRICS.values() for name in metric.exposed}
+    plain = {name for name in names if not name.startswith("leadline_") or "_" in name[9:]}
+    assert plain <= known
