@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
 from alerts import generate as rules
 from catalog.config import Config
 from catalog.signals import METRICS, SIGNALS
