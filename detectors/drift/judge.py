@@ -13,6 +13,7 @@ from dataclasses import replace
 from catalog.panel import Panel
 from detectors.drift.context import PAGE_BELOW, TICKET_BELOW, Detector, Limits, LimitsLike
 from detectors.drift.coverage import unknown_findings
+from detectors.drift.falling import find_falling
 from detectors.drift.leak import SEEN_SHARE, find_leaks
 from detectors.finding import Finding, Severity
 
@@ -21,10 +22,12 @@ __all__ = ["DETECTORS", "NEEDED", "SIGNALS", "Limits", "LimitsLike", "judge"]
 # Adding a detector touches its own file, its test and one line here.
 DETECTORS: dict[str, Detector] = {
     "leak": find_leaks,
+    "falling": find_falling,
 }
 # The signals that each detector judges, the first that is there.
 SIGNALS: dict[str, tuple[str, ...]] = {
     "leak": ("host_anon_swap", "host_rss"),
+    "falling": ("acceptance_ratio",),
 }
 # What tells the time to a memory limit.
 MEMORY: tuple[str, ...] = (
