@@ -1,0 +1,210 @@
+"""One card per finding: the sentence, the numbers, the series with the fit drawn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from markupsafe import Markup
+
+from catalog.panel import FloatArray, Labels, Panel
+from catalog.signals import SIGNALS
+from catalog.units import Unit, human, human_duration
+from detectors.drift.context import LimitsLike
+from detectors.finding import Finding
+from reports import words
+from reports.chart import Line, Picture, svg
+from reports.rows import container, incarnations
+from reports.trends import ratio_of
+
+WIDTH: Final = 860
+HEIGHT: Final = 210
+AHEAD: Final = 0.35
+"""Forecasts are drawn over at most this share of the span that was seen."""
+
+
+@dataclass(frozen=True)
+class Card:
+    """A finding as it is printed."""
+
+    title: str
+    state: str
+    severity: str
+    cause: str
+    facts: tuple[tuple[str, str], ...]
+    charts: tuple[tuple[str, Markup], ...]
+    runbook: str
+
+
+def card(finding: Finding, panels: Mapping[str, Panel], limits: LimitsLike) -> Card:
+    """Return the card of *finding*, drawn on the panels it was found in."""
+    signal = SIGNALS[finding.signal]
+    return Card(
+        title=f"{_kind(finding.kind)}: {_place(finding.labels)}",
+        state={"firing": "drifting", "watch": "unknown", "ended": "stable"}[finding.state],
+        severity=finding.severity if finding.state == "firing" else finding.state,
+        cause=finding.cause,
+        facts=tuple(_facts(finding, signal.unit)),
+        charts=tuple(_charts(finding, panels, limits)),
+        runbook=finding.runbook,
+    )
+
+
+_KINDS: Final = {"leak": "Memory leak", "falling": "Falling ratio", "unknown": "Not judged"}
+
+
+def _kind(kind: str) -> str:
+    return _KINDS.get(kind, kind.replace("_", " ").capitalize())
+
+
+def _place(labels: Labels) -> str:
+    pool = " · ".join(labels[name] for name in ("deployment", "pool") if labels.get(name))
+    names = ("process", "rank", "engine", "cgroup", "server", "node")
+    inner = " ".join(dict.fromkeys(labels[name] for name in names if labels.get(name)))
+    return ", ".join(part for part in (pool, inner) if part) or "the whole table"
+
+
+def _facts(finding: Finding, unit: Unit) -> list[tuple[str, str]]:
+    facts = []
+    if finding.effect is not None:
+        low, high = finding.effect_low, finding.effect_high
+        spelt = words.between(low, high, lambda value: words.rate(value / 3600, unit))
+        facts.append(("Rate", f"{words.rate(finding.effect / 3600, unit)} (90 %: {spelt})"))
+    if finding.limit is not None:
+        facts.append(("Limit", human(finding.limit, unit)))
+    if finding.time_to_breach is not None:
+        spelt = words.between(
+            finding.time_to_breach_low, finding.time_to_breach_high, human_duration
+        )
+        at = words.instant(finding.as_of + finding.time_to_breach)
+        facts.append(("Time left", f"{words.left(finding.time_to_breach)} (90 %: {spelt})"))
+        facts.append(("Reached", at))
+    elif finding.kind != "unknown":
+        facts.append(("Time left", "unknown: no limit is known, or it isn't approached"))
+    if finding.since is not None:
+        seen = human_duration(finding.as_of - finding.since)
+        facts.append(("Since", f"{words.instant(finding.since)} ({seen} seen)"))
+    if "against_warm_up" in finding.evidence:
+        facts.append(("Told from a warm-up by", f"{finding.evidence['against_warm_up']:g} nats"))
+    return facts
+
+
+def _charts(
+    finding: Finding, panels: Mapping[str, Panel], limits: LimitsLike
+) -> list[tuple[str, Markup]]:
+    panel = panels.get(finding.signal)
+    at = None if panel is None else _row(panel, finding.labels)
+    if panel is None or at is None:
+        return []
+    one = panel.rows([at])
+    signal = SIGNALS[finding.signal]
+    # A leak's limit is its place's, not this process's: it belongs on the chart of the place.
+    limit = finding.limit if finding.kind != "leak" else None
+    lines = _fit(finding)
+    if limit is not None and lines and (ahead := _ahead(finding, lines[0], panel)):
+        lines.append(ahead)
+    picture = Picture(
+        title=f"{signal.title} of {_place(finding.labels)}, with the fitted line",
+        times=one.times, values=ratio_of(one), unit=signal.unit,
+        state="drifting" if finding.state == "firing" else "unknown",
+        strong=0, lines=lines, limit=limit, starts=incarnations(one), since=finding.since,
+        width=WIDTH, height=HEIGHT,
+    )  # fmt: skip
+    charts = [(signal.title, svg(picture))]
+    return charts + _container_chart(finding, panels, limits)
+
+
+def _row(panel: Panel, labels: Labels) -> int | None:
+    """Return the row of *panel* with these labels, or the only one that has them all."""
+    wanted = dict(labels)
+    rows = [at for at, one in enumerate(panel.labels) if dict(one) == wanted]
+    rows = rows or [
+        at for at, one in enumerate(panel.labels) if wanted.items() <= dict(one).items()
+    ]
+    return rows[0] if len(rows) == 1 else None
+
+
+def _fit(finding: Finding) -> list[Line]:
+    """Return the fitted line as the detector gave it."""
+    fit = finding.evidence.get("fit")
+    if not isinstance(fit, Mapping):
+        return []
+    times = np.asarray(fit.get("t", ()), dtype=np.float64)
+    values = np.asarray(fit.get("line", fit.get("y", ())), dtype=np.float64)
+    return [Line(times, values)] if len(times) == len(values) > 1 else []
+
+
+def _ahead(finding: Finding, line: Line, panel: Panel) -> Line | None:
+    """Return the line drawn on towards the limit."""
+    slope = _last_slope(line)
+    return _towards(float(line.values[-1]), float(line.times[-1]), slope, finding, panel)
+
+
+def _last_slope(line: Line) -> float:
+    span = float(line.times[-1] - line.times[-2])
+    return float(line.values[-1] - line.values[-2]) / span if span else 0.0
+
+
+def _towards(level: float, at: float, slope: float, finding: Finding, panel: Panel) -> Line | None:
+    room = AHEAD * float(panel.times[-1] - panel.times[0])
+    ahead = min(room, finding.time_to_breach or 0.0)
+    if ahead <= 0 or not math.isfinite(level):
+        return None
+    times = np.array([at, at + ahead])
+    return Line(times, np.array([level, level + slope * ahead]), dashed=True)
+
+
+def _container_chart(
+    finding: Finding, panels: Mapping[str, Panel], limits: LimitsLike
+) -> list[tuple[str, Markup]]:
+    """Return the container that a leak fills, with its limit and the forecast."""
+    panel = panels.get("container_working_set")
+    if finding.kind != "leak" or panel is None or finding.limit is None:
+        return []
+    keys = ("cluster", "node", "server")
+    place = [finding.labels.get(name, "") for name in keys]
+    rows = [
+        at
+        for at, one in enumerate(panel.labels)
+        if (one.get("server") or one.get("node")) and [one.get(name, "") for name in keys] == place
+    ]
+    if len(rows) != 1 or _container_limit(panel.labels[rows[0]], panels, limits) != finding.limit:
+        return []
+    one = panel.rows(rows)
+    known = np.flatnonzero(np.isfinite(one.values[0]))
+    slope = finding.evidence.get("place_slope_per_hour")
+    lines = []
+    if len(known) and isinstance(slope, int | float):
+        level = float(one.values[0, known[-1]])
+        ahead = _towards(level, float(one.times[known[-1]]), slope / 3600, finding, one)
+        lines = [ahead] if ahead else []
+    title = f"Container of it, limit {human(finding.limit, 'bytes')}"
+    picture = Picture(
+        title=f"{title}, forecast dashed", times=one.times, values=one.values, unit="bytes",
+        state="drifting", strong=0, lines=lines, limit=finding.limit, width=WIDTH,
+        height=HEIGHT - 50,
+    )  # fmt: skip
+    return [(title, svg(picture))]
+
+
+def _container_limit(
+    labels: Labels, panels: Mapping[str, Panel], limits: LimitsLike
+) -> float | None:
+    given = limits.limit("container_working_set", labels)
+    return given if given is not None else container_limits(panels).get(container(labels))
+
+
+def container_limits(panels: Mapping[str, Panel]) -> dict[tuple[str, ...], float]:
+    """Return the newest memory limit of each container."""
+    panel = panels.get("container_limit")
+    if panel is None:
+        return {}
+    newest = {}
+    for labels, values in zip(panel.labels, panel.values, strict=True):
+        known: FloatArray = values[np.isfinite(values)]
+        if len(known):
+            newest[container(labels)] = float(known[-1])
+    return newest

@@ -1,0 +1,144 @@
+"""Where a series belongs in a report: the pool, the deployment as a whole, or the hosts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from catalog.labels import POOLS
+from catalog.panel import Labels, Panel
+from catalog.promql import WINDOW
+from catalog.signal import Signal
+from catalog.signals import NOT_DECODE, NOT_PREFILL, SIGNALS
+
+GROUPS: Final[dict[str, tuple[str, ...]]] = {
+    "Service level": ("ttft_user_mean", "tpot_mean", "ttft_mean", "itl_mean", "e2e_mean",
+                      "error_ratio"),
+    "Host memory": ("host_anon_swap", "container_working_set", "host_memory_used", "host_rss",
+                    "host_shmem", "host_threads", "host_fds"),
+    "Speculative decoding": ("acceptance_ratio", "acceptance_length", "acceptance_by_position",
+                             "drafts_rate"),
+    "Queues and KV cache": ("queue_mean", "prefill_time_mean", "decode_time_mean",
+                            "requests_waiting", "requests_waiting_capacity", "kv_fetch_waiting",
+                            "kv_usage", "preemption_rate", "prefix_hit_ratio",
+                            "external_hit_ratio"),
+    "KV transfer": ("transfer_time_mean", "transfer_bytes_rate", "transfer_failures_rate",
+                    "notification_failures_rate", "leases_expired_rate",
+                    "reads_after_expiry_rate"),
+    "Tails": ("ttft_p50", "ttft_p90", "ttft_p99", "tpot_p50", "tpot_p99", "itl_p99"),
+    "Traffic": ("request_rate", "input_tokens_rate", "output_tokens_rate",
+                "computed_tokens_rate", "tokens_per_step", "requests_running"),
+}  # fmt: skip
+HIDDEN: Final = frozenset(
+    {"process_start_time", "container_limit", "host_memory_total", "finished_rate_by_reason",
+     "requests_waiting_by_reason", "kv_fetch_by_stage"}
+)  # fmt: skip
+"""Read for their own sake by nobody: limits, start times, and splits of what is shown."""
+ALWAYS: Final = frozenset(
+    {"ttft_mean", "e2e_mean", "queue_mean", "request_rate", "requests_running",
+     "requests_waiting", "kv_usage", "host_anon_swap", "tpot_mean"}
+)  # fmt: skip
+"""Every vLLM pool has these: where one is missing it is unknown, not inapplicable."""
+
+
+@dataclass(frozen=True, order=True)
+class Place:
+    """A pool of a deployment; a deployment as a whole (no pool); hosts (neither)."""
+
+    cluster: str = ""
+    namespace: str = ""
+    deployment: str = ""
+    model_name: str = ""
+    pool: str = ""
+
+    @property
+    def title(self) -> str:
+        """Return its name for a heading."""
+        if self.pool:
+            return f"{self.deployment or self.model_name or 'deployment'} · {self.pool}"
+        if self.deployment or self.model_name:
+            return f"{self.deployment or self.model_name} · as a whole"
+        return "Hosts" if self == Place(self.cluster) else "All series"
+
+    @property
+    def about(self) -> str:
+        """Return what else identifies it."""
+        named = (
+            ("model", self.model_name),
+            ("namespace", self.namespace),
+            ("cluster", self.cluster),
+        )
+        return ", ".join(f"{name} {value}" for name, value in named if value)
+
+    @property
+    def rank(self) -> tuple[str, ...]:
+        """Return what it is sorted by: deployments by name, pools as requests pass them."""
+        hosts = "1" if not (self.deployment or self.model_name or self.pool) else "0"
+        pools: tuple[str, ...] = ("", *POOLS)
+        order = str(pools.index(self.pool)) if self.pool in pools else "9"
+        return (
+            hosts, self.cluster, self.namespace, self.deployment, self.model_name,
+            order, self.pool,
+        )  # fmt: skip
+
+
+@dataclass
+class Fleet:
+    """The places seen so far, and how many servers each has."""
+
+    servers: dict[Place, set[str]] = field(default_factory=dict)
+
+    def see(self, panel: Panel) -> None:
+        """Take note of the places and servers of *panel*."""
+        for labels in panel.labels:
+            at = self.servers.setdefault(place_of(labels), set())
+            if server := labels.get("server") or labels.get("node"):
+                at.add(server)
+
+    @property
+    def shape(self) -> str:
+        """Return the fleet as people write it, `4P1D`, or an empty text."""
+        letters = {"prefill": "P", "decode": "D"}
+        count: Counter[str] = Counter()
+        for place, servers in self.servers.items():
+            count[place.pool] += len(servers)
+        if not (count["prefill"] and count["decode"]):
+            return ""
+        return "".join(f"{count[pool]}{letter}" for pool, letter in letters.items())
+
+
+def place_of(labels: Labels) -> Place:
+    """Return the place of a series."""
+    return Place(*(labels.get(name, "") for name in Place.__dataclass_fields__))
+
+
+def by_place(panel: Panel) -> dict[Place, list[int]]:
+    """Return the rows of *panel* by place."""
+    rows: dict[Place, list[int]] = {}
+    for row, labels in enumerate(panel.labels):
+        rows.setdefault(place_of(labels), []).append(row)
+    return rows
+
+
+def applies(signal: Signal, pool: str) -> bool:
+    """Whether a signal means something in a pool; a router's or unknown server's never must."""
+    if signal.level == "deployment" or pool not in ("prefill", "decode", "aggregate"):
+        return False
+    barred = {"prefill": NOT_PREFILL, "decode": NOT_DECODE}.get(pool)
+    return not (barred and barred in signal.expr)
+
+
+def shown() -> list[tuple[str, Signal]]:
+    """Return every signal of the report with its group, in the order of the report."""
+    grouped = {name: group for group, names in GROUPS.items() for name in names}
+    listed = [(group, SIGNALS[name]) for name, group in grouped.items() if name in SIGNALS]
+    rest = [s for name, s in SIGNALS.items() if name not in grouped and name not in HIDDEN]
+    return listed + [("Other", signal) for signal in rest]
+
+
+def meaning(signals: Iterable[Signal]) -> str:
+    """Return how the signals are made, for the page's foot."""
+    names = sorted({signal.name for signal in signals if signal.operation.endswith(WINDOW)})
+    return f"Rates, means and quantiles ({len(names)} signals) are over {WINDOW}."

@@ -1,0 +1,268 @@
+"""One line of the report: what one signal does in one place, over all its series there."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from markupsafe import Markup
+
+from catalog.panel import FloatArray, Labels, Panel
+from catalog.signal import Signal
+from catalog.units import Unit, human
+from detectors.drift.context import LimitsLike
+from detectors.finding import Finding
+from reports import words
+from reports.chart import Picture, svg
+from reports.places import Place
+from reports.trends import Reading, State, ratio_of
+
+MOST_STARTS: Final = 40
+NO_CHART: Final = Markup()
+AT_TOP: Final = 0.2
+"""Share of samples at the highest bucket from which a quantile's drift can't be told."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one signal does in one place, spelt for a reader."""
+
+    group: str
+    signal: Signal
+    place: Place
+    state: State
+    why: str
+    level: str = "unknown"
+    change: str = "unknown"
+    interval: str = ""
+    limit: str = ""
+    breach: str = ""
+    breach_seconds: float = math.inf
+    beyond: float = 0.0
+    harmful: bool = False
+    series: int = 0
+    judged_from: str = ""
+    chart: Markup = NO_CHART
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a row needs beside its panel."""
+
+    limits: LimitsLike
+    container_limits: Mapping[tuple[str, ...], float]
+    findings: Sequence[Finding]
+    top: float | None = None
+
+
+def row(
+    group: str,
+    signal: Signal,
+    place: Place,
+    panel: Panel,
+    found: Sequence[Reading],
+    context: Context,
+) -> Row:
+    """Return the line for the series of *panel*, all of one place; *found* reads each."""
+    values = ratio_of(panel)
+    bound = _limit(signal, panel.labels[0], context)
+    found = [_capped(one, values[at], context.top) for at, one in enumerate(found)]
+    finding = next(
+        (f for f in context.findings if f.signal == signal.name and f.state == "firing"), None
+    )
+    state = _state(found, finding)
+    strong = _strongest(found, panel, finding, signal, bound) if state != "unknown" else 0
+    best = found[strong]
+    drifting = state == "drifting"
+    breach = _breach(signal, best, bound, finding) if drifting else math.inf
+    slope, low, high = _speed(best, finding)
+    newest = [one.level for one in found if math.isfinite(one.level)]
+    level = best.level if drifting else float(np.median(newest)) if newest else math.nan
+    spell = _speller(signal.unit, context.top)
+    return Row(
+        group=group,
+        signal=signal,
+        place=place,
+        state=state,
+        why=_why(found, state, panel.labels[strong], finding),
+        level=spell(level),
+        change=words.rate(slope, signal.unit) if state != "unknown" else "unknown",
+        interval=_interval(low, high, signal.unit) if state != "unknown" else "",
+        limit="" if bound is None else human(bound, signal.unit),
+        breach=words.left(breach) if drifting and math.isfinite(breach) else "",
+        breach_seconds=breach,
+        beyond=_beyond(signal, values, bound),
+        harmful=drifting and _harms(signal, slope),
+        series=len(found),
+        judged_from=_judged_from(found),
+        chart=_chart(signal, place, panel, values, strong, state, best, bound),
+    )
+
+
+def missing(group: str, signal: Signal, place: Place, why: str) -> Row:
+    """Return the line of a signal that has no series in a place."""
+    return Row(group, signal, place, "unknown", why)
+
+
+def _capped(one: Reading, values: FloatArray, top: float | None) -> Reading:
+    """Return a reading that says unknown where a quantile lies above the highest bucket."""
+    known = values[np.isfinite(values)]
+    if top is None or not len(known) or (known >= top * (1 - 1e-9)).mean() < AT_TOP:
+        return one
+    return replace(one, state="unknown", why="above the highest bucket, can't say how far")
+
+
+def _speller(unit: Unit, top: float | None) -> Callable[[float], str]:
+    def spell(value: float) -> str:
+        above = top is not None and value >= top * (1 - 1e-9)
+        return f"above {human(value, unit)}" if above else human(value, unit)
+
+    return spell
+
+
+def _state(found: Sequence[Reading], finding: Finding | None) -> State:
+    states = Counter(one.state for one in found)
+    if finding is not None or states["drifting"]:
+        return "drifting"
+    return "stable" if states["stable"] else "unknown"
+
+
+def _strongest(
+    found: Sequence[Reading],
+    panel: Panel,
+    finding: Finding | None,
+    signal: Signal,
+    bound: float | None,
+) -> int:
+    """Return the position of the series that the line speaks of."""
+    if finding is not None:
+        for at, labels in enumerate(panel.labels):
+            if dict(labels) == dict(finding.labels):
+                return at
+    drifting = [at for at, one in enumerate(found) if one.state == "drifting"]
+    if drifting:
+        return min(
+            drifting,
+            key=lambda at: (_breach(signal, found[at], bound, None), -abs(found[at].slope)),
+        )
+    stable = [at for at, one in enumerate(found) if one.state == "stable"]
+    order = sorted(stable, key=lambda at: found[at].level)
+    return order[len(order) // 2]
+
+
+def _limit(signal: Signal, labels: Labels, context: Context) -> float | None:
+    known = context.limits.limit(signal.name, labels)
+    if known is None and signal.name == "container_working_set":
+        known = context.container_limits.get(container(labels))
+    return known
+
+
+def container(labels: Labels) -> tuple[str, ...]:
+    """Return what tells containers apart."""
+    return tuple(labels.get(name, "") for name in ("cluster", "node", "server", "cgroup"))
+
+
+def _harms(signal: Signal, slope: float) -> bool:
+    return signal.bad is not None and (slope > 0) == (signal.bad == "up")
+
+
+def _breach(signal: Signal, one: Reading, bound: float | None, finding: Finding | None) -> float:
+    if finding is not None:
+        return math.inf if finding.time_to_breach is None else finding.time_to_breach
+    if bound is None or not _harms(signal, one.slope) or one.slope == 0:
+        return math.inf
+    return max(0.0, (bound - one.level) / one.slope)
+
+
+def _speed(one: Reading, finding: Finding | None) -> tuple[float, float, float]:
+    """Return slope and interval per second; a finding's where there is one."""
+    if finding is not None and finding.effect is not None:
+        low, high = finding.effect_low, finding.effect_high
+        return (
+            finding.effect / 3600,
+            math.nan if low is None else low / 3600,
+            math.nan if high is None else high / 3600,
+        )
+    return one.slope, one.low, one.high
+
+
+def _interval(low: float, high: float, unit: Unit) -> str:
+    return f"{words.rate(low, unit)} to {words.rate(high, unit)}"
+
+
+def _beyond(signal: Signal, values: FloatArray, bound: float | None) -> float:
+    known = values[np.isfinite(values)]
+    if bound is None or signal.bad is None or not len(known):
+        return 0.0
+    return float((known > bound if signal.bad == "up" else known < bound).mean())
+
+
+def _why(found: Sequence[Reading], state: State, labels: Labels, finding: Finding | None) -> str:
+    states = Counter(one.state for one in found)
+    many = len(found)
+    unknown = Counter(one.why for one in found if one.state == "unknown")
+    rest = (
+        f"; {states['unknown']} of {many} unknown ({unknown.most_common(1)[0][0]})"
+        if states["unknown"] and state != "unknown"
+        else ""
+    )
+    if finding is not None:
+        return f"see the finding: {finding.verdict.replace('_', ' ')}{rest}"
+    if state == "unknown":
+        return unknown.most_common(1)[0][0]
+    why = next(one.why for one in found if one.state == state)
+    if state == "drifting":
+        name = _name(labels)
+        which = f"{states['drifting']} of {many}, first {name}: " if many > 1 else ""
+        return f"{which}{why}{rest}"
+    return why + rest
+
+
+def _name(labels: Labels) -> str:
+    """Return what tells a series from its neighbours in one place."""
+    parts = ("server", "node", "process", "rank", "engine", "cgroup", "position", "source")
+    return " ".join(labels[name] for name in parts if labels.get(name)) or "this series"
+
+
+def _judged_from(found: Sequence[Reading]) -> str:
+    known = [one.judged_from for one in found if math.isfinite(one.judged_from)]
+    return words.instant(max(known)) if known else ""
+
+
+def incarnations(panel: Panel) -> list[float]:
+    """Return the instants at which any series of *panel* began anew, few enough to draw."""
+    if panel.starts is None:
+        return []
+    known = np.unique(np.round(panel.starts[np.isfinite(panel.starts)]))
+    inside = known[known > panel.times[0]].tolist() if len(panel.times) else []
+    return inside[-MOST_STARTS:]
+
+
+def _chart(
+    signal: Signal,
+    place: Place,
+    panel: Panel,
+    values: FloatArray,
+    strong: int,
+    state: State,
+    best: Reading,
+    bound: float | None,
+) -> Markup:
+    known = [one for one in (best.judged_from,) if math.isfinite(one)]
+    return svg(
+        Picture(
+            title=f"{signal.title}, {place.title}: {state}",
+            times=panel.times,
+            values=values,
+            unit=signal.unit,
+            state=state,
+            strong=strong if state == "drifting" else None,
+            limit=bound,
+            starts=incarnations(panel),
+            judged_from=known[0] if known else None,
+        )
+    )

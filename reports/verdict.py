@@ -1,0 +1,97 @@
+"""The one line on top: passed, failed, or can't say, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from catalog.units import human_duration
+from detectors.drift.context import TICKET_BELOW
+from detectors.finding import Finding
+from reports import words
+from reports.rows import Row
+
+Verdict = Literal["pass", "fail", "unknown"]
+BROKEN: Final = 0.01
+"""Share of the time beyond an SLA from which a soak has failed it."""
+SHORTEST: Final = 6 * 3600.0
+"""A soak shorter than this can't pass: a slow leak would not have shown."""
+WORDS: Final[dict[Verdict, str]] = {"pass": "Passed", "fail": "Failed", "unknown": "Can't say"}
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The verdict and its reasons, the heaviest first."""
+
+    verdict: Verdict
+    reasons: tuple[str, ...]
+
+    @property
+    def word(self) -> str:
+        """Return the verdict as it is printed."""
+        return WORDS[self.verdict]
+
+
+def judge_soak(rows: Sequence[Row], findings: Sequence[Finding], span: float) -> Summary:
+    """Return the verdict: a finding or a broken SLA fails, a blind spot can't pass."""
+    failed = [_finding(f) for f in findings if f.state == "firing" and f.kind != "unknown"]
+    failed += [_broken(row) for row in sorted(rows, key=lambda r: -r.beyond) if _breaks(row)]
+    failed += [
+        f"{row.signal.title} ({row.place.title}) drifts towards its limit: {row.breach} left"
+        for row in rows
+        if row.breach_seconds < TICKET_BELOW and row.harmful and not _named(row, findings)
+    ]
+    if failed:
+        return Summary("fail", tuple(dict.fromkeys(failed)))
+    blind = _blind(rows, findings, span)
+    if blind:
+        return Summary("unknown", tuple(blind))
+    drifts = [row for row in rows if row.harmful]
+    reasons = ["no leak, nothing falling, every service level held"]
+    if drifts:
+        names = ", ".join(dict.fromkeys(f"{r.signal.title} ({r.place.title})" for r in drifts))
+        reasons.append(f"worth a look, though nothing is near a limit: {names}")
+    return Summary("pass", tuple(reasons))
+
+
+def _finding(finding: Finding) -> str:
+    return finding.cause.rstrip(".")
+
+
+def _breaks(row: Row) -> bool:
+    return row.beyond > BROKEN and row.group in ("Service level", "Tails")
+
+
+def _broken(row: Row) -> str:
+    side = "above" if row.signal.bad == "up" else "below"
+    return (
+        f"{row.signal.title} ({row.place.title}) was {side} {row.limit} "
+        f"{words.share(row.beyond)} of the time"
+    )
+
+
+def _named(row: Row, findings: Sequence[Finding]) -> bool:
+    return any(f.signal == row.signal.name and f.state == "firing" for f in findings)
+
+
+def _blind(rows: Sequence[Row], findings: Sequence[Finding], span: float) -> list[str]:
+    """Return what keeps a soak from passing although nothing is wrong."""
+    if not any(row.state != "unknown" for row in rows):
+        return ["there is no data"]
+    blind = []
+    if span < SHORTEST:
+        blind.append(
+            f"{human_duration(span)} is too short: a soak needs {human_duration(SHORTEST)}"
+        )
+    blind += [f.cause.rstrip(".") for f in findings if f.kind == "unknown" or f.state == "watch"]
+    blind += [
+        f"{row.signal.title} ({row.place.title}) is unknown: {row.why}"
+        for row in rows
+        if row.state == "unknown" and (row.limit or row.signal.name in ESSENTIAL)
+    ]
+    return list(dict.fromkeys(blind))
+
+
+ESSENTIAL: Final = frozenset({"host_anon_swap", "tpot_mean", "ttft_user_mean"})
+"""Without these nobody can say that the memory and the service levels held."""
