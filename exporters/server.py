@@ -99,6 +99,7 @@ class ExporterServer(ThreadingHTTPServer):
     """
 
     daemon_threads = True
+    request_queue_size = MAX_CONNECTIONS
 
     def __init__(self, host: str, port: int, exporter: Exporter) -> None:
         self.exporter = exporter

@@ -112,10 +112,10 @@ def test_bad_servers_leave_the_rest_of_the_page(
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
     """Each is 0 with one line that says why; good ones are whole; the page is there in time."""
-    url = serve(Exporter(config(targets=bad_targets, deadline=8.0, target_timeout=4.0)))
+    url = serve(Exporter(config(targets=bad_targets, deadline=10.0, target_timeout=5.0)))
     begun = time.monotonic()
     text = get(url).decode()
-    assert time.monotonic() - begun < 30  # a busy machine; 8 s are asked for
+    assert time.monotonic() - begun < 30  # a busy machine; 10 s are asked for
     success = outcomes(text)
     assert {server for server, value in success.items() if value} == {"good"}
     assert len(success) == len(bad_targets)
@@ -134,7 +134,7 @@ def test_bad_servers_leave_the_rest_of_the_page(
     assert {server for server, messages in said.items() if not messages} == {"good"}
     reasons = {
         "malformed": "1 lines dropped (1 syntax), 1 passed on", "empty": "no samples",
-        "slow": "within 4 s", "drip": "within 4 s", "dripping_headers": "within 4 s",
+        "slow": "within 5 s", "drip": "within 5 s", "dripping_headers": "within 5 s",
         "huge": "larger than 64 MiB", "bomb": "larger than 64 MiB", "cut": "ended early",
         "redirect": "answered 302", "failing": "answered 500", "html": "0 passed on",
         "gone": "answered 404", "dead": "connection refused",
@@ -166,15 +166,44 @@ def test_a_log_line_comes_with_a_change_of_state_only(
 def test_the_page_is_there_before_prometheus_gives_up(
     fakes: Any, config: Make, serve: Serve, get: Get
 ) -> None:
-    """The scrape's own timeout holds, and a target that still hangs is not asked twice."""
+    """The scrape's own timeout holds, scrape after scrape."""
     fakes.pages = {"good": b"a 1\n"}
     targets = [{"url": fakes.url(n), "server": n} for n in ("slow", "good")]
     exporter = Exporter(config(targets=targets, deadline=300.0, target_timeout=200.0))
     url = serve(exporter)
     for _ in range(2):
-        text = get(url, X_Prometheus_Scrape_Timeout_Seconds="1.5").decode()
+        text = get(url, X_Prometheus_Scrape_Timeout_Seconds="4").decode()
         assert outcomes(text) == {"slow": 0.0, "good": 1.0}
         assert 'a{cluster="c1",pool="unknown",server="good"} 1' in text
+
+
+def test_what_still_hangs_is_not_asked_again(
+    config: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A server that no timeout reaches (its name does not resolve) holds one thread, not one more
+    with each scrape, and is read again once it lets go.
+    """
+    asked: list[str] = []
+    go = threading.Event()
+
+    def fetcher(url: str, timeout: float, limit: int) -> bytes:
+        asked.append(url)
+        go.wait(60)
+        return b"a 1\n"
+
+    exporter = Exporter(
+        config(targets=[{"url": "http://10.0.0.1/metrics", "server": "s"}], deadline=300.0),
+        fetcher=fetcher,
+    )
+    for _ in range(3):
+        assert outcomes(exporter.page(0.2).decode()) == {"s": 0.0}
+    assert asked.count("http://10.0.0.1/metrics") == 1
+    assert "still busy with an earlier scrape" in caplog.text
+    go.set()
+    deadline = time.monotonic() + 30
+    while outcomes(exporter.page(5.0).decode()) != {"s": 1.0}:
+        assert time.monotonic() < deadline
+    exporter.close()
 
 
 def test_requests_at_once_share_one_scrape(fakes: Any, config: Make) -> None:
