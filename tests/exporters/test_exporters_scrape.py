@@ -180,9 +180,7 @@ def test_the_page_is_there_before_prometheus_gives_up(
 def test_what_still_hangs_is_not_asked_again(
     config: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A server that no timeout reaches (its name does not resolve) holds one thread, not one more
-    with each scrape, and is read again once it lets go.
-    """
+    """It holds one thread, not one more with each scrape, and is read again once it lets go."""
     asked: list[str] = []
     go = threading.Event()
 
