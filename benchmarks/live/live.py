@@ -15,7 +15,7 @@ from benchmarks.live.install import cache_folder
 from benchmarks.live.measure import table
 from benchmarks.live.options import Options
 from benchmarks.live.outcome import MB, Leak, facts
-from benchmarks.live.pace import bytes_for, measure_steps
+from benchmarks.live.pace import Pacer
 from benchmarks.live.regular import every
 from benchmarks.live.rig import Pair
 from benchmarks.live.scrapes import ScrapeWriter
@@ -25,6 +25,7 @@ from stack.programs import Stack
 
 SCRAPE_SECONDS = 5.0
 PACE_SECONDS = 45.0
+ADJUST_SECONDS = 30.0
 # Long enough that a few late samples of a busy machine don't make the rate.
 MEASURE_SECONDS = 120.0
 # Bytes a second: with less, or no leak at all, the limit would lie within the noise.
@@ -46,7 +47,7 @@ def run(options: Options) -> int:
         _say(f"starting prefill and decode; Prometheus on http://{eyes.prometheus}")
         rig.await_ready(stack, pair)
         block.enter_context(rig.traffic(pair, rate=options.rate, seed=options.seed))
-        leak = _begin_leak(pair, options)
+        leak = _begin_leak(block, pair, options)
         eyes.judge(stack, prometheus, leak.limit)
         _say(f"the board is on http://{eyes.service}; waiting for the page")
         said = listen(
@@ -61,20 +62,21 @@ def run(options: Options) -> int:
         return _conclude(said, pair, leak, folder)
 
 
-def _begin_leak(pair: Pair, options: Options) -> Leak:
+def _begin_leak(block: contextlib.ExitStack, pair: Pair, options: Options) -> Leak:
     """Pace the leak by the steps counted, measure its rate, and choose the limit by it."""
     _say(f"traffic runs; counting steps for {PACE_SECONDS:.0f} s")
-    steps = measure_steps(pair.decode_url, PACE_SECONDS)
-    kept = bytes_for(options.leak / 60, steps, PACE_SECONDS) if options.leak else 0
+    pacer = Pacer(pair, options.leak / 60)
+    if options.leak:
+        pacer.begin(PACE_SECONDS)
+        block.enter_context(every(ADJUST_SECONDS, pacer.adjust))
     began = time.time()
-    pair.leak(kept)
-    _say(f"decode's EngineCore now leaks {kept} bytes a step; measuring its growth")
+    _say(f"decode's EngineCore now leaks {pacer.kept} bytes a step; measuring its growth")
     time.sleep(MEASURE_SECONDS)
     history = pair.recorder.history
     rate = history.growth("decode", "engine_core", began)
     limit = options.limit or history.level("decode") + max(rate, LEAST) * options.horizon
     _say(f"it grows by {rate * 60 / MB:.1f} MB/min; the limit is {limit / MB:.0f} MB")
-    return Leak(began, kept, limit)
+    return Leak(began, pacer.kept, limit)
 
 
 def _conclude(said: Said, pair: Pair, leak: Leak, folder: Path) -> int:

@@ -11,7 +11,7 @@ from benchmarks.live import rig
 from benchmarks.live.errors import LiveError
 from benchmarks.live.install import cache_folder
 from benchmarks.live.measure import table
-from benchmarks.live.pace import bytes_for, measure_steps
+from benchmarks.live.pace import Pacer
 from stack.errors import StackError
 from stack.programs import Stack
 
@@ -40,10 +40,9 @@ def _record(options: argparse.Namespace) -> None:
             end = time.time() + options.minutes * 60
             print(f"traffic from {time.time():.0f} on")
             if options.leak:
-                steps = measure_steps(pair.decode_url, 45.0)
-                kept = bytes_for(options.leak * MEGABYTE / 60, steps, 45.0)
-                pair.leak(kept)
-                print(f"leak from {time.time():.0f} on: {kept} bytes a step")
+                pacer = Pacer(pair, options.leak * MEGABYTE / 60)
+                pacer.begin(45.0)
+                print(f"leak from {time.time():.0f} on: {pacer.kept} bytes a step")
             while time.time() < end:
                 time.sleep(15.0)
                 stack.check()

@@ -20,6 +20,8 @@ from benchmarks.live.errors import LiveError
 from benchmarks.live.measure import History, breach_at
 from benchmarks.live.plugin import lay_plugin
 from benchmarks.live.processes import Reading, kind
+from benchmarks.live.recorder import Recorder
+from benchmarks.live.rig import Pair
 from benchmarks.live.scrapes import ScrapeWriter, openmetrics, read_scrapes
 
 
@@ -125,6 +127,28 @@ def test_the_leak_is_paced_by_the_steps_counted() -> None:
     assert pace.bytes_for(1.0, steps=100, seconds=10) == pace.SMALLEST
     with pytest.raises(LiveError, match="--rate"):
         pace.bytes_for(1e6, steps=0, seconds=10)
+
+
+def test_the_pace_follows_the_steps_without_a_jump(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Half the steps bring more bytes each, by at most half at a time; no steps change nothing."""
+    counts = iter([0.0, 100.0, 150.0, 200.0, 200.0])
+    clock = iter([0.0, 10.0, 20.0, 30.0, 40.0])
+    monkeypatch.setattr(pace, "read_steps", lambda _url: next(counts))
+    monkeypatch.setattr("time.time", lambda: next(clock))
+    monkeypatch.setattr("time.sleep", lambda _seconds: None)
+    both = [types.SimpleNamespace(plan=plan) for plan in servers.plans(1)]
+    recorder = Recorder(tmp_path)
+    recorder.close()
+    pair = Pair(both, recorder, tmp_path / "leak")  # type: ignore[arg-type]
+    pacer = pace.Pacer(pair, rate=1e6)
+    pacer.begin(10.0)
+    told = [int(pair.leak_file.read_text())]
+    for _ in range(3):
+        pacer.adjust()
+        told.append(int(pair.leak_file.read_text()))
+    assert told == [100_000, 150_000, 200_000, 200_000]
 
 
 def test_growth_and_breach_are_measured_on_the_private_memory() -> None:
