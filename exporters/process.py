@@ -75,6 +75,7 @@ def _read(root: Path, member: Member, booted: float) -> Iterator[tuple[str, floa
     status = proc.table(root / str(member.pid) / "status")
     if "VmRSS" not in status:
         return  # ended, waiting for its parent
+    status.setdefault("VmSwap", 0)  # a kernel built without swap has no such line, and no swap
     stat = proc.stat(root, member.pid)
     yield "cpu_seconds_total", stat.cpu / _TICK
     yield _START, booted + stat.start / _TICK

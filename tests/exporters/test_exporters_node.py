@@ -92,7 +92,7 @@ def server_in(path: str) -> dict[str, str]:
         "proc/meminfo": "MemTotal: 100 kB\nMemAvailable: 40 kB\n",
         "proc/20/stat": fields,
         "proc/20/cmdline": "vllm\0serve\0m\0",
-        "proc/20/status": "Name: vllm\nVmRSS: 10 kB\nRssAnon: 6 kB\nVmSwap: 0 kB\nThreads: 3\n",
+        "proc/20/status": "Name: vllm\nVmRSS: 10 kB\nRssAnon: 6 kB\nThreads: 3\n",
         "proc/20/fd/0": "",
         "proc/20/cgroup": path,
     }
@@ -124,6 +124,7 @@ def test_the_limit_is_the_smallest_above(
     assert labels["cgroup"] == f"cri-containerd-{ID[:12]}.scope"
     assert [v for _, v in page.get("leadline_container_limit_bytes", [])] == expected
     assert page["leadline_host_memory_used_bytes"] == [({"cluster": "c1", "node": "node7"}, 61440)]
+    assert [v for _, v in page["leadline_process_swap_bytes"]] == [0]  # the status has no such line
     ((_, start),) = page["leadline_process_start_time_seconds"]
     assert 1700000000 < start < 1700000500
 
