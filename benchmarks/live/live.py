@@ -35,9 +35,9 @@ LEAST = 10 * MB / 60
 def run(options: Options) -> int:
     """Run it and return 0 only if the page came and nothing false did."""
     cache = cache_folder()
-    rig.prepare(cache, _say)
-    find_binaries()
     check_ports(options.port)
+    find_binaries()
+    rig.prepare(cache, _say)
     folder = _fresh(options.folder or cache / "runs" / "last")
     eyes = Eyes.on_free_ports(folder)
     with Stack(folder / "logs") as stack, contextlib.ExitStack() as block:
