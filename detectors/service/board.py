@@ -6,6 +6,7 @@ outside and are escaped by the templates.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -151,8 +152,8 @@ def _headline(firing: Sequence[Incident], now: float) -> str:
         return f"{count}; no time to breach is known"
     if left.number == "now":
         return f"{count}; a limit is met"
-    lead = "which breaches" if len(firing) == 1 else "the first breaches"
-    return f"{count}, {lead} in about {left.number} {left.unit}"
+    which = "the breach" if len(firing) == 1 else "the first breach"
+    return f"{count}, about {left.number} {left.unit} to {which}"
 
 
 def _card(view: View, incident: Incident, now: float) -> dict[str, Any]:
@@ -212,7 +213,7 @@ def _member(finding: Finding, now: float) -> dict[str, Any]:
 
 
 def _chart(
-    view: View, finding: Finding, forecast: Forecast | None, width: float = 560, height: float = 230
+    view: View, finding: Finding, forecast: Forecast | None, width: float = 560, height: float = 270
 ) -> Markup:
     series = view.series(finding)
     if series is None:
@@ -249,6 +250,11 @@ def _signal(status: SignalStatus, now: float) -> dict[str, Any]:
         "value": _amount(status.value, signal.unit),
         "limit": _amount(status.limit, signal.unit),
         "state": state,
+        "role": ""
+        if status.detected
+        else "tells how far a limit is"
+        if status.limit is None
+        else "rules watch it; no drift detector",
         "history": "" if since is None else human_duration(now - since),
         "since": "" if since is None else message.clock(since),
     }
@@ -279,7 +285,11 @@ def _evidence(finding: Finding) -> list[tuple[str, str]]:
     for name, value in finding.evidence.items():
         if isinstance(value, Mapping) or value is None:
             continue
-        if name.endswith("_seconds") and isinstance(value, int | float):
+        if "slope" in name and isinstance(value, int | float):
+            text = message.amount(float(value), finding.effect_unit)
+        elif name == "headroom" and isinstance(value, int | float):
+            text = human(float(value), SIGNALS[finding.signal].unit)
+        elif name.endswith("_seconds") and isinstance(value, int | float):
             text = human_duration(float(value))
         elif isinstance(value, list | tuple):
             text = message.listed({str(item) for item in value}, 12)
@@ -287,7 +297,7 @@ def _evidence(finding: Finding) -> list[tuple[str, str]]:
             text = f"{value:,.6g}"
         else:
             text = str(value)
-        rows.append((name.removesuffix("_seconds").replace("_", " "), text))
+        rows.append((re.sub("_(seconds|per_hour)$", "", name).replace("_", " "), text))
     return rows
 
 

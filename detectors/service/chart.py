@@ -88,7 +88,7 @@ def draw(
     times, middle, low, high = _thinned(shown, int(width / 2.5))
     if not len(times):
         return Markup('<p class="none">No samples in memory to draw.</p>')
-    fit = _fit(finding)
+    fit = _aligned(_fit(finding), series, finding.since)
     target = _at_limit(finding, fit)
     end = _right_end(times, forecast)
     frame = _frame(width, height, float(times[0]), end, [low, high, fit[1]], target)
@@ -142,6 +142,27 @@ def _fit(finding: Finding) -> tuple[FloatArray, FloatArray]:
     times = np.asarray(fit.get("t") or [], dtype=np.float64)
     values = np.asarray(fit.get("line") or fit.get("y") or [], dtype=np.float64)
     return (times, values) if len(times) == len(values) else (times[:0], values[:0])
+
+
+def _aligned(
+    fit: tuple[FloatArray, FloatArray], series: Series, since: float | None
+) -> tuple[FloatArray, FloatArray]:
+    """Return the fit from the onset on, at the level of what was measured there.
+
+    The evidence holds the slope that the finding stands for; the level may hold a warm-up or a
+    step beside it, which is not drawn.
+    """
+    times, line = fit
+    growing = times >= (times[0] if since is None or not len(times) else since)
+    known = np.isfinite(series.values)
+    if growing.sum() < 2 or known.sum() < 2:
+        return fit
+    times, line = times[growing], line[growing]
+    measured = np.interp(times, series.times[known], series.values[known])
+    line = line + float(np.median(measured - line))
+    # An onset that was put too early would start the line where nothing was measured.
+    inside = (line >= measured.min()) & (line <= measured.max()) | (times == times[-1])
+    return times[inside], line[inside]
 
 
 def _at_limit(finding: Finding, fit: tuple[FloatArray, FloatArray]) -> float | None:
@@ -265,7 +286,11 @@ def _now(frame: Frame, at: float) -> Markup:
     x = frame.x(at)
     return Markup(
         '<line class="now" x1="{x:.1f}" x2="{x:.1f}" y1="{top}" y2="{bottom:g}"/>'
-    ).format(x=x, top=_TOP, bottom=frame.height - _BOTTOM)
+        '<text class="tick" x="{left:.1f}" y="{word:g}" text-anchor="end">{text}</text>'
+    ).format(
+        x=x, top=_TOP, bottom=frame.height - _BOTTOM, left=x - 5, word=frame.height - _BOTTOM - 5,
+        text=_clock(at),
+    )  # fmt: skip
 
 
 def _axes(frame: Frame, unit: str) -> Markup:
@@ -278,7 +303,7 @@ def _axes(frame: Frame, unit: str) -> Markup:
                 '<text class="tick" x="{}" y="{:.1f}" text-anchor="end">{}</text>'
             ).format(_LEFT, frame.width - _RIGHT, _LEFT - 6, y + 3.5, _short(value, unit), y=y)
         )
-    for at, text in time_ticks(frame.x0, frame.x1, max(3, int(frame.width / 95))):
+    for at, text in time_ticks(frame.x0, frame.x1, max(3, int(frame.width / 80))):
         parts.append(
             Markup('<text class="tick" x="{:.1f}" y="{:g}" text-anchor="middle">{}</text>').format(
                 frame.x(at), frame.height - 6, text

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
@@ -19,6 +20,8 @@ from detectors.service.track import KEPT, Tracked
 GROUP: Final = ("cluster", "namespace", "deployment", "pool", "model_name")
 SEVERITIES: Final[tuple[Severity, ...]] = ("report", "ticket", "page")
 """From the least to the worst."""
+MOST_OF_WIDTH: Final = 0.49
+"""Share of the shown interval by which a published instant may move at once."""
 FALLS_AFTER: Final = 30
 """Judgements in a row with a lower severity until the incident's falls."""
 
@@ -221,11 +224,18 @@ def forecast_of(finding: Finding) -> Forecast | None:
 def held(published: Forecast | None, new: Forecast | None) -> Forecast | None:
     """Return what to publish: the old instant, unless the new estimate contradicts it.
 
-    Held while the new instant is within half the published interval and the new interval still
-    contains the old instant; the interval shown is always the new one.
+    The old instant stays while the new one is within half the published interval. Otherwise it
+    moves towards the new one, by less than half of the interval that is then shown: one that holds
+    both the old instant and the new interval. A changed leak is so followed within a few cycles,
+    and while it is, the interval says how unsure the instant is.
     """
     if published is None or new is None:
         return new
-    near = abs(new.breach - published.breach) <= published.width / 2
-    contained = new.low <= published.breach and (new.high is None or published.breach <= new.high)
-    return replace(new, breach=published.breach) if near and contained else new
+    gap = new.breach - published.breach
+    low = min(new.low, published.breach)
+    high = None if new.high is None else max(new.high, published.breach)
+    shown = replace(new, breach=published.breach, low=low, high=high)
+    if abs(gap) <= published.width / 2:
+        return shown
+    step = min(abs(gap), MOST_OF_WIDTH * shown.width)
+    return replace(shown, breach=published.breach + math.copysign(step, gap))

@@ -6,6 +6,7 @@ labels on every replica and after every restart, and a higher severity is an ale
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
@@ -71,14 +72,14 @@ def clock(at: float, beside: float | None = None) -> str:
     return when.strftime("%H:%M UTC" if same else "%b %-d, %H:%M UTC")
 
 
-def subject(findings: Sequence[Finding]) -> str:
-    """Return who does it: `EngineCore DP0, DP1`, or the words for the signal."""
+def subject(findings: Sequence[Finding], *, full: bool = False) -> str:
+    """Return who does it: `EngineCore DP0 to DP7` (*full*: each rank), or the signal's words."""
     by_process: dict[str, set[str]] = {}
     for finding in findings:
         process = finding.labels.get("process", "")
         by_process.setdefault(process, set()).add(finding.labels.get("rank", ""))
     named = [
-        " ".join(x for x in (process_word(p), listed(ranks - {""})) if x)
+        " ".join(x for x in (process_word(p), (listed if full else ranges)(ranks - {""})) if x)
         for p, ranks in sorted(by_process.items()) if p
     ]  # fmt: skip
     if named:
@@ -87,11 +88,33 @@ def subject(findings: Sequence[Finding]) -> str:
     return SIGNALS[signal].title if signal in SIGNALS else signal or "a series"
 
 
-def listed(names: set[str], most: int = 8) -> str:
+def listed(names: set[str], most: int = 32) -> str:
     """Return names in order, the numbers in them counted as numbers, and how many are left out."""
-    ordered = sorted(names, key=lambda name: (len(name), name))
-    more = f" and {len(ordered) - most} more" if len(ordered) > most else ""
-    return ", ".join(ordered[:most]) + more
+    return listed_in_order(sorted(names, key=lambda name: (len(name), name)), most)
+
+
+def ranges(names: set[str]) -> str:
+    """Return names with runs drawn together: `DP0 to DP7, DP9`."""
+    runs: list[list[str]] = []
+    for name in sorted(names, key=lambda name: (len(name), name)):
+        if runs and _follows(runs[-1][-1], name):
+            runs[-1].append(name)
+        else:
+            runs.append([name])
+    parts = [[f"{run[0]} to {run[-1]}"] if len(run) > 2 else run for run in runs]
+    return listed_in_order([part for run in parts for part in run])
+
+
+def listed_in_order(names: Sequence[str], most: int = 8) -> str:
+    """Return names as they come, and how many are left out."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def _follows(before: str, name: str) -> bool:
+    """Return whether two names differ by one in the number at their end."""
+    one, other = (re.fullmatch(r"(.*?)(\d+)", text) for text in (before, name))
+    return bool(one and other and one[1] == other[1] and int(other[2]) == int(one[2]) + 1)
 
 
 def place(incident: Incident) -> str:
@@ -104,11 +127,11 @@ def place(incident: Incident) -> str:
     return (where + (f" ({model})" if model else "")).strip() or "this fleet"
 
 
-def doing(kind: str, findings: Sequence[Finding]) -> str:
+def doing(kind: str, findings: Sequence[Finding], *, full: bool = False) -> str:
     """Return who does what: `EngineCore DP0, DP1 leak host memory`."""
     word = kind.replace("_", " ")
     many = len({(f.labels.get("process"), f.labels.get("rank")) for f in findings}) > 1
-    return f"{subject(findings)} {VERBS.get(kind, (word, word))[many]}"
+    return f"{subject(findings, full=full)} {VERBS.get(kind, (word, word))[many]}"
 
 
 def amount(value: float, unit: str) -> str:
@@ -116,6 +139,15 @@ def amount(value: float, unit: str) -> str:
     base, _, per = unit.partition("/")
     text = f"{100 * value:.2g} %" if base == "1" else human(value, base)
     return text + {"hour": "/h", "": ""}.get(per, f"/{per}")
+
+
+def _like(value: float, like: float, unit: str) -> str:
+    """Return a bare number in the unit that *like* is written in: `0.97`."""
+    if not unit.startswith("bytes"):
+        scale = 100.0 if unit.startswith("1/") else 1.0
+    else:
+        scale = 1.0 / next((s for s in (2.0**40, 2.0**30, 2.0**20, 2.0**10) if abs(like) >= s), 1.0)
+    return f"{value * scale:.3g}"
 
 
 def rate(findings: Sequence[Finding]) -> str:
@@ -126,13 +158,13 @@ def rate(findings: Sequence[Finding]) -> str:
     unit, lead = known[0].effect_unit, known[0]
     if len(known) > 1 and unit.startswith("bytes"):
         total = lead.evidence.get("place_slope_per_hour") or sum(f.effect or 0.0 for f in known)
-        each = sorted(f.effect or 0.0 for f in known)
-        ends = dict.fromkeys(amount(effect, unit) for effect in (each[0], each[-1]))
-        return f"{amount(total, unit)} together ({' to '.join(ends)} each)"
+        mean = sum(f.effect or 0.0 for f in known) / len(known)
+        return f"{amount(total, unit)} together (about {_like(mean, total, unit)} each)"
     text = amount(lead.effect or 0.0, unit)
     if lead.effect_low is None or lead.effect_high is None:
         return text
-    return f"{text} ({amount(lead.effect_low, unit)} to {amount(lead.effect_high, unit)})"
+    ends = (_like(end, lead.effect or 0.0, unit) for end in (lead.effect_low, lead.effect_high))
+    return f"{text} ({' to '.join(ends)})"
 
 
 def left(incident: Incident) -> tuple[str, str]:
@@ -176,7 +208,7 @@ def description(incident: Incident, findings: Sequence[Finding]) -> str:
     lead = findings[0] if findings else None
     about, ends = left(incident)
     servers = {f.labels["server"] for f in findings if f.labels.get("server")}
-    parts = [f"In {place(incident)}, {doing(incident.kind, findings)}"]
+    parts = [f"In {place(incident)}, {doing(incident.kind, findings, full=True)}"]
     if speed := rate(findings):
         parts[0] += f" at {speed}"
     if servers:

@@ -143,24 +143,41 @@ def test_an_incident_that_ended_undelivered_is_still_delivered() -> None:
     assert outgoing([watch], life.now) == []
 
 
-instants = st.floats(0, 1e6)
+instants = st.floats(1e5, 1e6)
+halves = st.floats(10, 1e5)
 
 
-@given(instants, st.floats(1, 1e5), st.lists(st.tuples(instants, st.floats(1, 1e5)), max_size=9))
-def test_a_published_instant_moves_only_when_contradicted(
+def around(instant: float, half: float) -> Forecast:
+    """Return a forecast with an interval of twice *half*."""
+    return Forecast(instant, instant - half, instant + half, 0.0)
+
+
+@given(instants, halves, st.lists(st.tuples(instants, halves), min_size=1, max_size=9))
+def test_a_published_instant_is_steady(
     breach: float, half: float, later: list[tuple[float, float]]
 ) -> None:
-    """It stays while it is within half its interval and inside the new one; else the new stands."""
-    published = Forecast(breach, breach - half, breach + half, 0.0)
+    """It stays within half its interval, moves by less than half, and ends where the data are."""
+    published = around(breach, half)
     for instant, width in later:
-        new = Forecast(instant, instant - width, instant + width, 1.0)
-        shown = held(published, new)
+        shown = held(published, around(instant, width))
         assert shown is not None
-        near = abs(instant - published.breach) <= published.width / 2
-        inside = new.low <= published.breach <= instant + width
-        assert shown.breach == (published.breach if near and inside else instant)
-        assert shown.low <= shown.breach <= (shown.high or float("inf"))
+        assert shown.high is not None
+        assert shown.low <= shown.breach <= shown.high
+        assert abs(shown.breach - published.breach) < shown.width / 2
+        if abs(instant - published.breach) <= published.width / 2:
+            assert shown.breach == published.breach
         published = shown
+    final = around(*later[-1])
+    for _ in range(30):
+        published = held(published, final) or published
+    assert abs(published.breach - final.breach) <= published.width / 2
+    assert published.width <= 2 * final.width + 1e-6
+
+
+def test_a_forecast_that_is_gone_is_not_published_any_longer() -> None:
+    """Nor is one held against nothing."""
+    assert held(None, around(2e5, 10)) == around(2e5, 10)
+    assert held(around(2e5, 10), None) is None
 
 
 def test_incidents_survive_the_ledgers_json() -> None:
