@@ -20,7 +20,7 @@ from reports.chart import Line, Picture, svg
 from reports.rows import container, incarnations
 from reports.trends import ratio_of
 
-WIDTH: Final = 860
+WIDTH: Final = 936
 HEIGHT: Final = 210
 AHEAD: Final = 0.35
 """Forecasts are drawn over at most this share of the span that was seen."""
@@ -43,7 +43,7 @@ def card(finding: Finding, panels: Mapping[str, Panel], limits: LimitsLike) -> C
     """Return the card of *finding*, drawn on the panels it was found in."""
     signal = SIGNALS[finding.signal]
     return Card(
-        title=f"{_kind(finding.kind)}: {_place(finding.labels)}",
+        title=f"{kind_of(finding)}: {place_name(finding.labels)}",
         state={"firing": "drifting", "watch": "unknown", "ended": "stable"}[finding.state],
         severity=finding.severity if finding.state == "firing" else finding.state,
         cause=finding.cause,
@@ -56,11 +56,13 @@ def card(finding: Finding, panels: Mapping[str, Panel], limits: LimitsLike) -> C
 _KINDS: Final = {"leak": "Memory leak", "falling": "Falling ratio", "unknown": "Not judged"}
 
 
-def _kind(kind: str) -> str:
-    return _KINDS.get(kind, kind.replace("_", " ").capitalize())
+def kind_of(finding: Finding) -> str:
+    """Return what sort of finding it is, in words."""
+    return _KINDS.get(finding.kind, finding.kind.replace("_", " ").capitalize())
 
 
-def _place(labels: Labels) -> str:
+def place_name(labels: Labels) -> str:
+    """Return where a finding is: deployment and pool, then process and server."""
     pool = " · ".join(labels[name] for name in ("deployment", "pool") if labels.get(name))
     names = ("process", "rank", "engine", "cgroup", "server", "node")
     inner = " ".join(dict.fromkeys(labels[name] for name in names if labels.get(name)))
@@ -70,15 +72,17 @@ def _place(labels: Labels) -> str:
 def _facts(finding: Finding, unit: Unit) -> list[tuple[str, str]]:
     facts = []
     if finding.effect is not None:
-        low, high = finding.effect_low, finding.effect_high
-        spelt = words.between(low, high, lambda value: words.rate(value / 3600, unit))
+        low, high = (
+            math.nan if end is None else end / 3600
+            for end in (finding.effect_low, finding.effect_high)
+        )
+        spelt = words.interval(low, high, unit)
         facts.append(("Rate", f"{words.rate(finding.effect / 3600, unit)} (90 %: {spelt})"))
     if finding.limit is not None:
-        facts.append(("Limit", human(finding.limit, unit)))
+        place = finding.evidence.get("place")
+        facts.append(("Limit", human(finding.limit, unit) + (f", {place}" if place else "")))
     if finding.time_to_breach is not None:
-        spelt = words.between(
-            finding.time_to_breach_low, finding.time_to_breach_high, human_duration
-        )
+        spelt = words.between(finding.time_to_breach_low, finding.time_to_breach_high, words.span)
         at = words.instant(finding.as_of + finding.time_to_breach)
         facts.append(("Time left", f"{words.left(finding.time_to_breach)} (90 %: {spelt})"))
         facts.append(("Reached", at))
@@ -88,8 +92,17 @@ def _facts(finding: Finding, unit: Unit) -> list[tuple[str, str]]:
         seen = human_duration(finding.as_of - finding.since)
         facts.append(("Since", f"{words.instant(finding.since)} ({seen} seen)"))
     if "against_warm_up" in finding.evidence:
-        facts.append(("Told from a warm-up by", f"{finding.evidence['against_warm_up']:g} nats"))
+        margin = float(finding.evidence["against_warm_up"])
+        facts.append(("A warm-up instead?", _odds(margin)))
     return facts
+
+
+def _odds(margin: float) -> str:
+    """Return what a margin in log-likelihood means."""
+    if abs(margin) > 12:
+        return "ruled out" if margin > 0 else "yes"
+    side = "less" if margin > 0 else "more"
+    return f"{math.exp(abs(margin)):,.0f} times {side} likely than growth that goes on"
 
 
 def _charts(
@@ -107,7 +120,7 @@ def _charts(
     if limit is not None and lines and (ahead := _ahead(finding, lines[0], panel)):
         lines.append(ahead)
     picture = Picture(
-        title=f"{signal.title} of {_place(finding.labels)}, with the fitted line",
+        title=f"{signal.title} of {place_name(finding.labels)}, with the fitted line",
         times=one.times, values=ratio_of(one), unit=signal.unit,
         state="drifting" if finding.state == "firing" else "unknown",
         strong=0, lines=lines, limit=limit, starts=incarnations(one), since=finding.since,
@@ -181,11 +194,11 @@ def _container_chart(
         level = float(one.values[0, known[-1]])
         ahead = _towards(level, float(one.times[known[-1]]), slope / 3600, finding, one)
         lines = [ahead] if ahead else []
-    title = f"Container of it, limit {human(finding.limit, 'bytes')}"
+    title = "The working set of its container"
     picture = Picture(
         title=f"{title}, forecast dashed", times=one.times, values=one.values, unit="bytes",
-        state="drifting", strong=0, lines=lines, limit=finding.limit, width=WIDTH,
-        height=HEIGHT - 50,
+        state="drifting", strong=0, lines=lines, limit=finding.limit, limit_always=True,
+        width=WIDTH, height=HEIGHT - 50,
     )  # fmt: skip
     return [(title, svg(picture))]
 

@@ -49,6 +49,7 @@ class Picture:
         strong: Position of the series drawn over the others' band; None: their median.
         lines: Fits and forecasts.
         limit: SLA or limit, drawn where it is near.
+        limit_always: Draw it even where it leaves the data little room.
         starts: Instants at which an incarnation began.
         judged_from: From here on the signal is judged; before it is shaded.
         since: Onset of the drift.
@@ -64,6 +65,7 @@ class Picture:
     strong: int | None = None
     lines: Sequence[Line] = field(default_factory=tuple)
     limit: float | None = None
+    limit_always: bool = False
     starts: Sequence[float] = ()
     judged_from: float | None = None
     since: float | None = None
@@ -144,7 +146,9 @@ def _range(picture: Picture) -> tuple[float, float]:
     least = max(LEAST_SHARE * max(abs(low), abs(high)), 1e-12)
     if picture.unit in ("count", "requests"):
         least = max(least, 4.0)
-    if picture.limit is not None and _limit_is_near(picture.limit, low, high, least):
+    if picture.limit is not None and (
+        picture.limit_always or _limit_is_near(picture.limit, low, high, least)
+    ):
         low, high = min(low, picture.limit), max(high, picture.limit)
     room = max(least - (high - low), 0.0) / 2 + 0.06 * max(high - low, least)
     bottom = low - room
@@ -162,12 +166,19 @@ def _y_ticks(picture: Picture, frame: _Frame) -> list[float]:
     if picture.unit.startswith("bytes"):
         top = max(abs(frame.high), 1.0)
         scale = 1024.0 ** min(4, int(math.log(top, 1024)))
-    count = 4 if _large(picture) else 2
+    count = 5 if _large(picture) else 2
     rough = span / scale / count
     power = 10.0 ** math.floor(math.log10(rough))
     step = scale * next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= rough * 0.999)
     first = math.ceil(frame.low / step - 1e-9)
     return [k * step for k in range(first, int(frame.high / step + 1e-9) + 1)]
+
+
+def _tick(value: float, unit: Unit) -> str:
+    """Return a tick's value without digits that are all zero."""
+    number, _, rest = human(value, unit).partition(" ")
+    rest = rest if rest not in ("requests", "tokens", "count") else ""  # the title says it
+    return f"{number.rstrip('0').rstrip('.') if '.' in number else number} {rest}".strip()
 
 
 def _x_ticks(frame: _Frame, count: int) -> Iterator[tuple[float, str]]:
@@ -185,7 +196,7 @@ def _axes(picture: Picture, frame: _Frame) -> Iterator[str]:
     for value in _y_ticks(picture, frame):
         y = frame.y(value)
         yield f'<path class="grid" d="M{frame.left:.0f} {y:.1f}H{frame.right:.0f}"/>'
-        text = escape(human(value, picture.unit))
+        text = escape(_tick(value, picture.unit))
         yield f'<text x="{frame.left - 4:.0f}" y="{y + 3:.1f}" text-anchor="end">{text}</text>'
     for at, text in _x_ticks(frame, 8 if _large(picture) else 4):
         x = frame.x(at)
@@ -227,6 +238,9 @@ def _data(picture: Picture, frame: _Frame) -> Iterator[str]:
         upper = [f"{xs[i]:.1f} {frame.y(high[i]):.1f}" for i in range(first, stop)]
         lower = [f"{xs[i]:.1f} {frame.y(low[i]):.1f}" for i in range(stop - 1, first - 1, -1)]
         yield f'<path fill="{colour}" opacity=".18" d="M{"L".join(upper + lower)}Z"/>'
+    for line in picture.lines:  # broad and below: where data and fit agree both are seen
+        kind = "fit dash" if line.dashed else "fit"
+        yield f'<path class="{kind}" d="{_path(frame, line.times, line.values)}"/>'
     yield f'<path class="data" stroke="{colour}" d="{_path(frame, times, middle)}"/>'
 
 
@@ -272,9 +286,6 @@ def _marks(picture: Picture, frame: _Frame) -> Iterator[str]:
             x = frame.x(at)
             yield f'<path class="start" d="M{x:.1f} {frame.top:.0f}V{frame.bottom:.0f}"/>'
             yield f'<path class="tip" d="M{x - 3:.1f} {frame.bottom:.0f}h6l-3-5z"/>'
-    for line in picture.lines:
-        kind = "fit dash" if line.dashed else "fit"
-        yield f'<path class="{kind}" d="{_path(frame, line.times, line.values)}"/>'
     if picture.since is not None and frame.start <= picture.since <= frame.end:
         x = frame.x(picture.since)
         yield f'<path class="since" d="M{x:.1f} {frame.top:.0f}V{frame.bottom:.0f}"/>'

@@ -114,12 +114,21 @@ def place_of(labels: Labels) -> Place:
     return Place(*(labels.get(name, "") for name in Place.__dataclass_fields__))
 
 
-def by_place(panel: Panel) -> dict[Place, list[int]]:
-    """Return the rows of *panel* by place."""
-    rows: dict[Place, list[int]] = {}
+SPLIT: Final = ("process", "position", "source")
+"""Labels whose values are different things, not many of one: each gets a line of its own."""
+
+
+def by_place(panel: Panel) -> dict[tuple[Place, str], list[int]]:
+    """Return the rows of *panel* by place and what it splits into there."""
+    rows: dict[tuple[Place, str], list[int]] = {}
     for row, labels in enumerate(panel.labels):
-        rows.setdefault(place_of(labels), []).append(row)
+        detail = " ".join(_detail(name, labels[name]) for name in SPLIT if labels.get(name))
+        rows.setdefault((place_of(labels), detail), []).append(row)
     return rows
+
+
+def _detail(name: str, value: str) -> str:
+    return {"position": f"position {value}", "source": f"by {value}"}.get(name, value)
 
 
 def applies(signal: Signal, pool: str) -> bool:

@@ -22,6 +22,8 @@ from reports.places import Place
 from reports.trends import Reading, State, ratio_of
 
 MOST_STARTS: Final = 40
+LATE: Final = 0.03
+"""Share of the span after which it is worth a word that judging began."""
 NO_CHART: Final = Markup()
 AT_TOP: Final = 0.2
 """Share of samples at the highest bucket from which a quantile's drift can't be told."""
@@ -36,6 +38,7 @@ class Row:
     place: Place
     state: State
     why: str
+    detail: str = ""
     level: str = "unknown"
     change: str = "unknown"
     interval: str = ""
@@ -47,6 +50,12 @@ class Row:
     series: int = 0
     judged_from: str = ""
     chart: Markup = NO_CHART
+
+    @property
+    def title(self) -> str:
+        """Return what it is about, for a sentence: signal, part and place."""
+        part = f", {self.detail}" if self.detail else ""
+        return f"{self.signal.title} ({self.place.title}{part})"
 
 
 @dataclass(frozen=True)
@@ -63,6 +72,7 @@ def row(
     group: str,
     signal: Signal,
     place: Place,
+    detail: str,
     panel: Panel,
     found: Sequence[Reading],
     context: Context,
@@ -71,9 +81,7 @@ def row(
     values = ratio_of(panel)
     bound = _limit(signal, panel.labels[0], context)
     found = [_capped(one, values[at], context.top) for at, one in enumerate(found)]
-    finding = next(
-        (f for f in context.findings if f.signal == signal.name and f.state == "firing"), None
-    )
+    finding = _finding(signal, panel, context.findings)
     state = _state(found, finding)
     strong = _strongest(found, panel, finding, signal, bound) if state != "unknown" else 0
     best = found[strong]
@@ -89,23 +97,39 @@ def row(
         place=place,
         state=state,
         why=_why(found, state, panel.labels[strong], finding),
+        detail=detail,
         level=spell(level),
-        change=words.rate(slope, signal.unit) if state != "unknown" else "unknown",
-        interval=_interval(low, high, signal.unit) if state != "unknown" else "",
+        change={"stable": "none clear", "unknown": "unknown"}.get(
+            state, words.rate(slope, signal.unit)
+        ),
+        interval=words.interval(low, high, signal.unit) if state != "unknown" else "",
         limit="" if bound is None else human(bound, signal.unit),
         breach=words.left(breach) if drifting and math.isfinite(breach) else "",
         breach_seconds=breach,
         beyond=_beyond(signal, values, bound),
         harmful=drifting and _harms(signal, slope),
         series=len(found),
-        judged_from=_judged_from(found),
-        chart=_chart(signal, place, panel, values, strong, state, best, bound),
+        judged_from=_judged_from(found, panel),
+        chart=_chart(
+            signal, f"{place.title} {detail}".strip(), panel, values, strong, state, best, bound
+        ),
     )
 
 
 def missing(group: str, signal: Signal, place: Place, why: str) -> Row:
     """Return the line of a signal that has no series in a place."""
     return Row(group, signal, place, "unknown", why)
+
+
+def _finding(signal: Signal, panel: Panel, findings: Sequence[Finding]) -> Finding | None:
+    """Return the first firing finding on one of the series of *panel*."""
+    rows = [dict(labels).items() for labels in panel.labels]
+    for one in findings:
+        if one.signal == signal.name and one.state == "firing" and one.kind != "unknown":
+            wanted = dict(one.labels).items()
+            if any(wanted <= labels for labels in rows):
+                return one
+    return None
 
 
 def _capped(one: Reading, values: FloatArray, top: float | None) -> Reading:
@@ -141,7 +165,7 @@ def _strongest(
     """Return the position of the series that the line speaks of."""
     if finding is not None:
         for at, labels in enumerate(panel.labels):
-            if dict(labels) == dict(finding.labels):
+            if dict(finding.labels).items() <= dict(labels).items():
                 return at
     drifting = [at for at, one in enumerate(found) if one.state == "drifting"]
     if drifting:
@@ -190,10 +214,6 @@ def _speed(one: Reading, finding: Finding | None) -> tuple[float, float, float]:
     return one.slope, one.low, one.high
 
 
-def _interval(low: float, high: float, unit: Unit) -> str:
-    return f"{words.rate(low, unit)} to {words.rate(high, unit)}"
-
-
 def _beyond(signal: Signal, values: FloatArray, bound: float | None) -> float:
     known = values[np.isfinite(values)]
     if bound is None or signal.bad is None or not len(known):
@@ -228,9 +248,11 @@ def _name(labels: Labels) -> str:
     return " ".join(labels[name] for name in parts if labels.get(name)) or "this series"
 
 
-def _judged_from(found: Sequence[Reading]) -> str:
+def _judged_from(found: Sequence[Reading], panel: Panel) -> str:
+    """Return since when the newest of the series is judged, where that isn't from the start."""
     known = [one.judged_from for one in found if math.isfinite(one.judged_from)]
-    return words.instant(max(known)) if known else ""
+    late = panel.times[0] + LATE * (panel.times[-1] - panel.times[0])
+    return words.instant(max(known)) if known and max(known) > late else ""
 
 
 def incarnations(panel: Panel) -> list[float]:
@@ -244,7 +266,7 @@ def incarnations(panel: Panel) -> list[float]:
 
 def _chart(
     signal: Signal,
-    place: Place,
+    place: str,
     panel: Panel,
     values: FloatArray,
     strong: int,
@@ -255,7 +277,7 @@ def _chart(
     known = [one for one in (best.judged_from,) if math.isfinite(one)]
     return svg(
         Picture(
-            title=f"{signal.title}, {place.title}: {state}",
+            title=f"{signal.title}, {place}: {state}",
             times=panel.times,
             values=values,
             unit=signal.unit,

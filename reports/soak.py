@@ -161,11 +161,12 @@ def _try(soak: _Soak, signal: Signal, read: Read, *, first: bool) -> Panel | Non
 def _rows(soak: _Soak, group: str, signal: Signal, panel: Panel, top: float | None) -> None:
     as_of = float(panel.times[-1])
     found = readings(panel, as_of, lambda value: human(value, signal.unit))
-    for place, chosen in places.by_place(panel).items():
+    for (place, detail), chosen in places.by_place(panel).items():
         mine = [f for f in soak.findings if places.place_of(f.labels) == place]
         context = Context(soak.config, container_limits(soak.judged), mine, top)
         part = panel.rows(chosen)
-        soak.rows.append(row(group, signal, place, part, [found[at] for at in chosen], context))
+        here = [found[at] for at in chosen]
+        soak.rows.append(row(group, signal, place, detail, part, here, context))
 
 
 def _top(source: Source, signal: Signal, at: float) -> float | None:
@@ -275,7 +276,7 @@ def _first_breach(findings: Sequence[Finding], rows: Sequence[Row]) -> str:
     left = [(f.time_to_breach, SIGNALS[f.signal].title) for f in findings if f.time_to_breach]
     left += [(one.breach_seconds, one.signal.title) for one in rows if one.breach]
     soonest = min(left, default=None)
-    return f"{words.left(soonest[0])} ({soonest[1]})" if soonest else ""
+    return f"{words.left(soonest[0])}: {soonest[1].lower()}" if soonest else ""
 
 
 def _version() -> str:

@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from catalog.signals import SIGNALS
 from catalog.units import human_duration
 from detectors.drift.context import TICKET_BELOW
 from detectors.finding import Finding
 from reports import words
+from reports.cards import kind_of, place_name
+from reports.places import place_of
 from reports.rows import Row
 
 Verdict = Literal["pass", "fail", "unknown"]
@@ -38,7 +41,7 @@ def judge_soak(rows: Sequence[Row], findings: Sequence[Finding], span: float) ->
     failed = [_finding(f) for f in findings if f.state == "firing" and f.kind != "unknown"]
     failed += [_broken(row) for row in sorted(rows, key=lambda r: -r.beyond) if _breaks(row)]
     failed += [
-        f"{row.signal.title} ({row.place.title}) drifts towards its limit: {row.breach} left"
+        f"{row.title} drifts towards its limit: {row.breach} left"
         for row in rows
         if row.breach_seconds < TICKET_BELOW and row.harmful and not _named(row, findings)
     ]
@@ -50,13 +53,18 @@ def judge_soak(rows: Sequence[Row], findings: Sequence[Finding], span: float) ->
     drifts = [row for row in rows if row.harmful]
     reasons = ["no leak, nothing falling, every service level held"]
     if drifts:
-        names = ", ".join(dict.fromkeys(f"{r.signal.title} ({r.place.title})" for r in drifts))
+        names = ", ".join(dict.fromkeys(row.title for row in drifts))
         reasons.append(f"worth a look, though nothing is near a limit: {names}")
     return Summary("pass", tuple(reasons))
 
 
 def _finding(finding: Finding) -> str:
-    return finding.cause.rstrip(".")
+    """Return a finding in one sentence; its card has the rest."""
+    left = finding.time_to_breach
+    when = f"{words.left(left)} left" if left is not None else "no limit is known"
+    unit = SIGNALS[finding.signal].unit
+    speed = "" if finding.effect is None else f" {words.rate(finding.effect / 3600, unit)},"
+    return f"{kind_of(finding)} in {place_name(finding.labels)}:{speed} {when}"
 
 
 def _breaks(row: Row) -> bool:
@@ -65,14 +73,17 @@ def _breaks(row: Row) -> bool:
 
 def _broken(row: Row) -> str:
     side = "above" if row.signal.bad == "up" else "below"
-    return (
-        f"{row.signal.title} ({row.place.title}) was {side} {row.limit} "
-        f"{words.share(row.beyond)} of the time"
-    )
+    return f"{row.title} was {side} {row.limit} {words.share(row.beyond)} of the time"
 
 
 def _named(row: Row, findings: Sequence[Finding]) -> bool:
-    return any(f.signal == row.signal.name and f.state == "firing" for f in findings)
+    """Whether a firing finding tells the same story: its signal, or memory that it fills."""
+    return any(
+        f.state == "firing"
+        and place_of(f.labels) == row.place
+        and (f.signal == row.signal.name or (f.kind == "leak" and row.group == "Host memory"))
+        for f in findings
+    )
 
 
 def _blind(rows: Sequence[Row], findings: Sequence[Finding], span: float) -> list[str]:
@@ -86,7 +97,7 @@ def _blind(rows: Sequence[Row], findings: Sequence[Finding], span: float) -> lis
         )
     blind += [f.cause.rstrip(".") for f in findings if f.kind == "unknown" or f.state == "watch"]
     blind += [
-        f"{row.signal.title} ({row.place.title}) is unknown: {row.why}"
+        f"{row.title} is unknown: {row.why}"
         for row in rows
         if row.state == "unknown" and (row.limit or row.signal.name in ESSENTIAL)
     ]

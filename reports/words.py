@@ -15,18 +15,33 @@ def instant(at: float | None) -> str:
     return f"{datetime.fromtimestamp(at, UTC):%a %-d %b %Y, %H:%M} UTC"
 
 
-def rate(per_second: float, unit: Unit | str, *, signed: bool = True) -> str:
+def rate(per_second: float, unit: Unit | str) -> str:
     """Return a speed in the span that reads best: bytes by hour, all else by day."""
     if not math.isfinite(per_second):
         return "unknown"
-    sign = ("+" if per_second > 0 else "−" if per_second < 0 else "±") if signed else ""
-    size = abs(per_second)
+    sign = "+" if per_second > 0 else "−" if per_second < 0 else "±"
+    return sign + _speed(abs(per_second), unit)
+
+
+def interval(low: float, high: float, unit: Unit | str) -> str:
+    """Return two speeds, their unit once where it is the same."""
+    first, last = rate(low, unit), rate(high, unit)
+    number, _, name = first.partition(" ")
+    return f"{number if name and last.endswith(' ' + name) else first} to {last}"
+
+
+def _speed(size: float, unit: Unit | str) -> str:
     if unit == "bytes":
-        return f"{sign}{human(size * 3600, 'bytes')}/h"
+        return f"{human(size * 3600, 'bytes')}/h"
+    day = size * 86400
     if unit == "ratio":
-        return f"{sign}{size * 86400 * 100:.2g} points/d"
-    text = human(size * 86400, unit) if unit != "seconds" else _short(size * 86400)
-    return f"{sign}{text} a day" if "/" in text else f"{sign}{text}/d"
+        return f"{day * 100:.2g} points/d"
+    if unit == "seconds":
+        return f"{_short(day)}/d"
+    if unit.startswith("bytes"):
+        return f"{human(day, unit)} a day"
+    name = unit.replace("_per_second", "/s").replace("per_second", "/s")
+    return f"{day:.3g} {name} a day" if "/" in name else f"{day:.3g} {name}/d"
 
 
 def _short(seconds: float) -> str:
@@ -37,12 +52,10 @@ def _short(seconds: float) -> str:
     return f"{seconds * 1e6:.1g} µs"
 
 
-def between(low: float | None, high: float | None, spell: object) -> str:
-    """Return an interval; *spell* is a function that spells one end."""
-    assert callable(spell)  # noqa: S101 - narrows the type
-    first = "?" if low is None or not math.isfinite(low) else spell(low)
-    last = "never" if high is None or not math.isfinite(high) else spell(high)
-    return f"{first} to {last}"
+def spans(low: float | None, high: float | None) -> str:
+    """Return an interval of time; without a latest end it may never come."""
+    first = "unknown" if low is None or not math.isfinite(low) else span(low)
+    return f"{first} to {'never' if high is None or not math.isfinite(high) else span(high)}"
 
 
 def left(seconds: float | None) -> str:
@@ -51,7 +64,14 @@ def left(seconds: float | None) -> str:
         return "unknown"
     if math.isinf(seconds):
         return "not at this rate"
-    return "now" if seconds <= 0 else human_duration(seconds)
+    return "now" if seconds <= 0 else span(seconds)
+
+
+def span(seconds: float) -> str:
+    """Return a span to three digits, so that both ends of an interval can be told apart."""
+    if math.isfinite(seconds) and 10 <= abs(seconds) / 86400 < 100:
+        return f"{seconds / 86400:.1f} d"
+    return human_duration(seconds)
 
 
 def share(part: float) -> str:
