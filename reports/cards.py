@@ -82,7 +82,7 @@ def _facts(finding: Finding, unit: Unit) -> list[tuple[str, str]]:
         place = finding.evidence.get("place")
         facts.append(("Limit", human(finding.limit, unit) + (f", {place}" if place else "")))
     if finding.time_to_breach is not None:
-        spelt = words.between(finding.time_to_breach_low, finding.time_to_breach_high, words.span)
+        spelt = words.spans(finding.time_to_breach_low, finding.time_to_breach_high)
         at = words.instant(finding.as_of + finding.time_to_breach)
         facts.append(("Time left", f"{words.left(finding.time_to_breach)} (90 %: {spelt})"))
         facts.append(("Reached", at))
