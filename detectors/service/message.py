@@ -147,7 +147,8 @@ def _like(value: float, like: float, unit: str) -> str:
         scale = 100.0 if unit.startswith("1/") else 1.0
     else:
         scale = 1.0 / next((s for s in (2.0**40, 2.0**30, 2.0**20, 2.0**10) if abs(like) >= s), 1.0)
-    return f"{value * scale:.3g}"
+    bare = value * scale
+    return f"{bare:.2f}" if abs(bare) < 10 else f"{bare:.1f}" if abs(bare) < 100 else f"{bare:.0f}"
 
 
 def rate(findings: Sequence[Finding]) -> str:
