@@ -21,13 +21,13 @@ from detectors.drift.shapes import HINGE_AT, columns, season
 
 IntArray = npt.NDArray[np.intp]
 
-GROWING = ("hinge", "hinge+step", "hinge+warm_up")
-ENDING = ("flat", "step", "step+step", "warm_up", "warm_up+step", "ramp", "ramp+step")
-ENDING_PAIRS = ("step+step", "warm_up+step", "ramp+step")
+GROWING = ("hinge", "hinge+step", "hinge+fill")
+ENDING = ("flat", "step", "step+step", "warm_up", "warm_up+step", "fill+fill", "ramp", "ramp+step")
+ENDING_PAIRS = ("step+step", "warm_up+step", "fill+fill", "ramp+step")
 PAIR_MEMBER = {"step": "pair_step"}  # in pairs, steps are tried at fewer places
 WORTH_PAIRS = 6.0  # margin of a hinge over a flat series that makes pairs worth their cost
 # Free parameters of each family beside the base: place and size of a step, onset and slope, ...
-PARAMETERS = {"flat": 0.0, "hinge": 1.5, "step": 2.0, "warm_up": 2.0, "ramp": 2.0}
+PARAMETERS = {"flat": 0.0, "hinge": 1.5, "step": 2.0, "warm_up": 2.0, "fill": 2.0, "ramp": 2.0}
 PAIR_STEPS = 21  # step places tried in pairs: a third of the buckets is enough there
 QUANTUM = 2e-3  # smallest noise assumed, as a share of the range: data is never exact
 
@@ -226,8 +226,10 @@ def _pair(fit: dict[str, FloatArray], white: _Whitened, name: str) -> FloatArray
     free = 1 - gram**2
     usable = free > 1e-6
     inverse = np.where(usable, 1 / np.where(usable, free, 1.0), 0.0)
-    cross = a[:, :, None] * b[:, None, :]
-    gain = (a[:, :, None] ** 2 + b[:, None, :] ** 2 - 2 * gram * cross) * inverse
+    first, second = a[:, :, None], b[:, None, :]
+    gain = (first**2 + second**2 - 2 * gram * first * second) * inverse
+    if name == "fill+fill":  # both upwards, or their difference could draw any growth
+        gain = np.where((first > gram * second) & (second > gram * first), gain, 0.0)
     flat: FloatArray = gain.reshape(len(a), -1).max(axis=1)
     return flat
 

@@ -13,6 +13,7 @@ import numpy as np
 from catalog.panel import Labels, Panel
 from detectors.drift.context import Z90, LimitsLike, where
 from detectors.drift.leak_limit import Breach, Slope, breach
+from detectors.drift.leak_twins import per_load, unlike_peers
 from detectors.drift.leak_windows import Growth, grow
 from detectors.finding import Finding, State, Verdict, finding_id
 
@@ -25,6 +26,8 @@ VETO = 2.0  # a longer window that prefers a filling by this much overrules a sh
 STEADY = 3.0  # slope over its standard error
 MOST_OF_LIFE = 0.5  # a window over this share of the life needs no comparison with what was before
 EARLIER = 0.6  # a shorter one must outgrow what the same time brought before, by this much
+EXTRAPOLATE = 8.0  # growth is not believed for more than this many times what was seen of it
+SEEN_ENOUGH = 18 * 3600.0  # unless it was seen for as long as this
 SEEN_SHARE = 1 / 3  # growth seen, as a share of the time left, before a page
 
 
@@ -37,7 +40,7 @@ def find_leaks(panels: Mapping[str, Panel], limits: LimitsLike, as_of: float) ->
     private = known[signal]
     if len(private.times) < 2:
         return []
-    judged = {row: _judge(found) for row, found in grow(private).items()}
+    judged = {row: _judge(private, row, found) for row, found in grow(private).items()}
     growing = {row: best for row, best in judged.items() if best is not None}
     slopes = [Slope(private.labels[row], g.slope, g.slope_se) for row, (g, _) in growing.items()]
     out = []
@@ -47,7 +50,7 @@ def find_leaks(panels: Mapping[str, Panel], limits: LimitsLike, as_of: float) ->
     return out
 
 
-def _judge(found: Sequence[Growth]) -> tuple[Growth, Verdict] | None:
+def _judge(panel: Panel, row: int, found: Sequence[Growth]) -> tuple[Growth, Verdict] | None:
     """Return the window that shows growth best and what it is; None where nothing grows."""
     real = [
         g
@@ -63,7 +66,11 @@ def _judge(found: Sequence[Growth]) -> tuple[Growth, Verdict] | None:
     ]
     if clear:
         return max(clear, key=lambda g: g.end - g.start), "leak"
-    return max(real, key=lambda g: g.against_standing), "warm_up"
+    best = max(real, key=lambda g: g.against_standing)
+    apart = best.against_warm_up >= 0 and _novel(best) and not _vetoed(best, found)
+    if apart and unlike_peers(panel, row, best):
+        return best, "leak"
+    return best, "warm_up"
 
 
 def _novel(growth: Growth) -> bool:
@@ -82,9 +89,16 @@ def _vetoed(growth: Growth, found: Sequence[Growth]) -> bool:
 def _finding(
     panel: Panel, row: int, growth: Growth, verdict: Verdict, time_left: Breach | None
 ) -> Finding:
-    """Return the finding about one series."""
+    """Return the finding about one series.
+
+    It fires only once enough of the growth was seen for what is foretold; without a limit, the
+    time in which the memory would double stands for the time left.
+    """
     labels = dict(panel.labels[row])
-    state: State = "firing" if verdict == "leak" else "watch"
+    left = time_left.seconds if time_left else float(growth.values[-1]) / growth.slope
+    seen = growth.end - growth.onset
+    early = seen < min(left / EXTRAPOLATE, SEEN_ENOUGH)
+    state: State = "firing" if verdict == "leak" and not early else "watch"
     low, high = (growth.slope + sign * Z90 * growth.slope_se for sign in (-1, 1))
     return Finding(
         id=finding_id(NAME, panel.signal, labels, _start(panel, row)),
@@ -105,7 +119,7 @@ def _finding(
         time_to_breach_high=time_left.high if time_left else None,
         state=state,
         cause=_cause(panel.signal, labels, growth, verdict, time_left),
-        evidence=_evidence(panel, growth, time_left),
+        evidence=_evidence(panel, row, growth, time_left),
         runbook="LeadlineLeak",
     )
 
@@ -121,8 +135,11 @@ def _start(panel: Panel, row: int) -> float:
     return float(known[-1]) if len(known) else 0.0
 
 
-def _evidence(panel: Panel, growth: Growth, time_left: Breach | None) -> dict[str, object]:
+def _evidence(
+    panel: Panel, row: int, growth: Growth, time_left: Breach | None
+) -> dict[str, object]:
     """Return what a person needs to check the finding: the fit, and what it was told from."""
+    per, per_load_unit = per_load(panel, row, growth)
     line = growth.slope * (growth.times - growth.onset).clip(min=0.0)
     line = line - line.mean() + growth.values.mean()
     return {
@@ -135,7 +152,9 @@ def _evidence(panel: Panel, growth: Growth, time_left: Breach | None) -> dict[st
         "seen_seconds": growth.end - growth.onset,
         "window_seconds": growth.end - growth.start,
         "points": len(growth.values),
-        "per": "hour",
+        "per": per,
+        "slope_per_load": per_load_unit,
+        "unlike_peers": unlike_peers(panel, row, growth),
         "shape": growth.winner,
         "against_standing": round(growth.against_standing, 2),
         "against_warm_up": round(growth.against_warm_up, 2),

@@ -24,7 +24,7 @@ DAY = 86_400.0
 SIZES = (32, 40, 48, 56, 64)  # buckets of a window: few sizes, so that designs are made once
 SMALLEST_SHARE = 0.01  # growth in the window, of the level: less is not worth a page
 SMALLEST_BYTES = 8 * 2**20  # and not less than this: a Python process breathes by that much
-WARMING = ("warm_up", "warm_up+step", "ramp", "ramp+step")
+WARMING = ("warm_up", "warm_up+step", "fill+fill", "ramp", "ramp+step")
 STANDING = tuple(name for name in ENDING if name not in WARMING)
 
 
@@ -154,7 +154,8 @@ def _series(panel: Panel, row: int) -> tuple[FloatArray, FloatArray | None]:
 def _before(values: FloatArray, width: int, size: int) -> tuple[float, float]:
     """Return the share of the life that the window covers, and what it grew before as its share.
 
-    The first eighth of what came before is left out: every process grows when it starts.
+    The first eighth of what came before is left out: every process grows when it starts. So is a
+    single jump that makes up most of a growth: a deploy is no precedent for a slope.
     """
     points = width * size
     share = points / len(values)
@@ -165,11 +166,13 @@ def _before(values: FloatArray, width: int, size: int) -> tuple[float, float]:
     growth = float(np.nanmax(own[-2:]) - np.nanmin(own[:2])) if np.isfinite(own).any() else 0.0
     if count < 2 or growth <= 0:
         return share, 0.0
-    levels = _levels(before, block, count)
+    change = np.nan_to_num(np.diff(_levels(before, block, count)))
     largest = 0.0
     for lag in range(1, min(8, count)):
-        change = levels[lag:] - levels[:-lag]
-        largest = max(largest, float(np.nanmax(change, initial=0.0, where=np.isfinite(change))))
+        parts = np.lib.stride_tricks.sliding_window_view(change, lag)
+        total, jump = parts.sum(axis=1), parts.max(axis=1)
+        smooth = np.where((lag > 2) & (jump > total / 2), total - jump, total)
+        largest = max(largest, float(smooth.max()))
     return share, largest / growth
 
 
