@@ -84,8 +84,8 @@ _COLLECTOR: Final = ("collector", "server")
 EXPORTER: Final[tuple[Metric, ...]] = (
     Metric("leadline_instance_info", "gauge", "count",
            "One per vLLM server: how it is set up; always 1.",
-           (*LEVELS["server"], "node", "kv_role", "vllm_version", "tensor_parallel",
-            "data_parallel")),
+           (*LEVELS["server"], "node", "kv_role", "kv_connector", "vllm_version",
+            "tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel")),
     Metric("leadline_target_up", "gauge", "count",
            "Whether the last scrape of this vLLM server gave a page: 1 or 0.", LEVELS["server"]),
     Metric("leadline_collector_success", "gauge", "count",
