@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from catalog.labels import POOLS
@@ -38,9 +38,9 @@ HIDDEN: Final = frozenset(
 """Read for their own sake by nobody: limits, start times, and splits of what is shown."""
 ALWAYS: Final = frozenset(
     {"ttft_mean", "e2e_mean", "queue_mean", "request_rate", "requests_running",
-     "requests_waiting", "kv_usage", "host_anon_swap", "tpot_mean"}
+     "requests_waiting", "kv_usage", "host_anon_swap", "tpot_mean", "ttft_user_mean"}
 )  # fmt: skip
-"""Every vLLM pool has these: where one is missing it is unknown, not inapplicable."""
+"""Every vLLM deployment has these: where one is missing it is unknown, not inapplicable."""
 
 
 @dataclass(frozen=True, order=True)
@@ -131,12 +131,19 @@ def _detail(name: str, value: str) -> str:
     return {"position": f"position {value}", "source": f"by {value}"}.get(name, value)
 
 
-def applies(signal: Signal, pool: str) -> bool:
-    """Whether a signal means something in a pool; a router's or unknown server's never must."""
-    if signal.level == "deployment" or pool not in ("prefill", "decode", "aggregate"):
-        return False
-    barred = {"prefill": NOT_PREFILL, "decode": NOT_DECODE}.get(pool)
-    return not (barred and barred in signal.expr)
+def expected(signal: Signal, seen: Iterable[Place]) -> list[Place]:
+    """Return the places that have servers and where *signal* must be, if all is well."""
+    serving = [place for place in seen if place.pool in ("prefill", "decode", "aggregate")]
+    if signal.name not in ALWAYS:
+        return []
+    if signal.level == "deployment":
+        return list(dict.fromkeys(replace(place, pool="") for place in serving))
+    return [place for place in serving if not _barred(signal, place.pool)]
+
+
+def _barred(signal: Signal, pool: str) -> bool:
+    condition = {"prefill": NOT_PREFILL, "decode": NOT_DECODE}.get(pool)
+    return condition is not None and condition in signal.expr
 
 
 def shown() -> list[tuple[str, Signal]]:

@@ -190,10 +190,8 @@ def _expected(soak: _Soak) -> None:
     seen = {(row.signal.name, row.place) for row in soak.rows}
     why = {signal.name: reason for signal, reason in soak.absent}
     for group, signal in places.shown():
-        if signal.name not in places.ALWAYS:
-            continue
-        for place in soak.fleet.servers:
-            if places.applies(signal, place.pool) and (signal.name, place) not in seen:
+        for place in places.expected(signal, soak.fleet.servers):
+            if (signal.name, place) not in seen:
                 reason = why.get(signal.name, "no series")
                 soak.rows.append(missing(group, signal, place, reason))
 

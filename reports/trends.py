@@ -16,6 +16,7 @@ from typing import Final, Literal
 import numpy as np
 
 from catalog.panel import FloatArray, Panel
+from catalog.signals import SIGNALS
 from detectors.drift.buckets import FEWEST, segment_start
 from detectors.drift.coverage import STALE_STEPS
 
@@ -95,7 +96,10 @@ def _reading(
         return Reading("unknown", f"{1 - share:.0%} of it is missing", judged_from=judged_from)
     slope, error, line = _line(times, level, load)
     newest = float(np.median(level[-max(1, len(level) // 24) :]))
-    state, why = _state(level, slope, error, times[-1] - times[0], weights is not None, human)
+    span = float(times[-1] - times[0])
+    # Memory does not follow the day as all that follows the traffic does.
+    seasonal = SIGNALS[panel.signal].level not in ("process", "container", "host")
+    state, why = _state(level, slope, error, span, weights is not None, seasonal, human)
     margin = Z90 * error
     return Reading(
         state, why, newest, slope, slope - margin, slope + margin, judged_from, (times, line)
@@ -158,6 +162,7 @@ def _state(
     error: float,
     span: float,
     is_ratio: bool,
+    seasonal: bool,
     human: Callable[[float], str],
 ) -> tuple[State, str]:
     change = slope * span
@@ -171,4 +176,6 @@ def _state(
     moved = np.diff(blocks) * np.sign(change)
     if (moved < EACH_QUARTER * moved.sum()).any():
         return "stable", "moved, but did not keep moving"
+    if seasonal and span < 2 * DAY * 0.98:
+        return "unknown", "moves, but in under two days nobody can tell it from the daily season"
     return "drifting", "moves the same way in every quarter"

@@ -78,4 +78,4 @@ def share(part: float) -> str:
     """Return a share: `12 %`, `0.4 %`, `under 0.1 %`."""
     if 0 < part < 1e-3:
         return "under 0.1 %"
-    return f"{part:.1%}".replace("%", " %") if part < 0.1 else f"{part:.0%}".replace("%", " %")
+    return f"{part:.1%}".replace("%", " %") if part < 0.095 else f"{part:.0%}".replace("%", " %")

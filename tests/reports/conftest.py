@@ -1,8 +1,9 @@
 """A synthetic 4P1D soak as panels, made by plain formulas: what is in it is known."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
+import pytest
 
 from catalog.panel import Panel
 
@@ -32,8 +33,12 @@ def soak(
         place = {"pool": pool, "server": server, "node": node}
         begun = np.full(len(times), T0 - 5 * DAY)
         total = 60 * GIB
-        for process, rank, size in [("api_server", "", 2.0), ("engine_core", "DP0", 6.0),
-                                    ("engine_core", "DP1", 6.0), ("worker", "DP0", 20.0)]:
+        for process, rank, size in [
+            ("api_server", "", 2.0),
+            ("engine_core", "DP0", 6.0),
+            ("engine_core", "DP1", 6.0),
+            ("worker", "DP0", 20.0),
+        ]:
             noise = np.cumsum(rng.normal(0, 1e-4, len(times)))
             noise -= np.linspace(0, noise[-1], len(times))
             values = (size + 0.02 * noise + 0.002 * rng.standard_normal(len(times))) * GIB
@@ -52,8 +57,11 @@ def soak(
         add("container_limit", group, np.full(len(times), 80 * GIB))
         for engine in ("0", "1"):
             labels = {"pool": pool, "server": server, "engine": engine}
-            add("kv_usage", labels, np.clip(0.5 + 0.2 * season + 0.02 * rng.standard_normal(
-                len(times)), 0, 1))
+            add(
+                "kv_usage",
+                labels,
+                np.clip(0.5 + 0.2 * season + 0.02 * rng.standard_normal(len(times)), 0, 1),
+            )
             add("requests_running", labels, 30 + 20 * season + rng.standard_normal(len(times)))
             add("requests_waiting", labels, rng.poisson(0.2, len(times)).astype(float))
     for pool in ("prefill", "decode"):
@@ -79,3 +87,9 @@ def soak(
         ({**base, "pool": "decode"},), trials=trials[None, :],
     )  # fmt: skip
     return built
+
+
+@pytest.fixture
+def make_soak() -> Callable[..., dict[str, Panel]]:
+    """Makes a soak, see `soak`."""
+    return soak
