@@ -49,6 +49,7 @@ types: $(READY) ## check types
 
 generate: $(READY) ## rewrite what is generated: rules, dashboards, metric reference, OpenAPI
 	$(BIN)/python -m catalog.docs
+	$(BIN)/python docs/generate.py
 	$(BIN)/leadline rules -o alerts
 	$(BIN)/leadline dashboards -o dashboards/json
 	$(BIN)/python -m detectors.service.openapi

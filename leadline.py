@@ -284,9 +284,11 @@ def _node_commands(command: Command) -> None:
         help="a vLLM server that can't be found in the process table; may be repeated",
     )  # fmt: skip
     sub.add_argument("--no-vllm", action="store_true", help="Prometheus scrapes vLLM itself")
-    sub.add_argument("--cluster", help="label cluster")
-    sub.add_argument("--namespace", help="label namespace")
-    sub.add_argument("--deployment", help="label deployment of the servers found here")
+    sub.add_argument("--cluster", metavar="NAME", help="label cluster")
+    sub.add_argument("--namespace", metavar="NAME", help="label namespace")
+    sub.add_argument(
+        "--deployment", metavar="NAME", help="label deployment of the servers found here"
+    )
 
     sub = command(up, "up", "up --config leadline.yaml --state /var/lib/leadline")
     sub.add_argument("--state", default="state", metavar="DIR", help="data of all programs")
@@ -328,14 +330,17 @@ def _fleet_commands(command: Command) -> None:
     sub = command(report, "report --prometheus http://localhost:9090 --last 7d -o report.html")
     sub.add_argument("--prometheus", metavar="URL", help="default: http://127.0.0.1:9090")
     sub.add_argument("--last", default="7d", metavar="SPAN", help="span of it (default: 7d)")
-    sub.add_argument("-o", "--output", required=True, metavar="FILE")
+    sub.add_argument("-o", "--output", required=True, metavar="FILE", help="file to write")
     _add_bounds(sub)
 
 
 def _made_commands(command: Command) -> None:
     """Add what writes files, plays a cluster or checks."""
     sub = command(demo, "demo", "demo --scenario none", "demo --check")
-    sub.add_argument("--scenario", default="leak", choices=("leak", "acceptance", "none"))
+    sub.add_argument(
+        "--scenario", default="leak", choices=("leak", "acceptance", "none"),
+        help="what goes wrong (default: leak)",
+    )  # fmt: skip
     sub.add_argument("--check", action="store_true", help="exit 0 once the alert is active")
     sub.add_argument("--state", metavar="DIR", help="keep data here (default: a temporary folder)")
     sub.add_argument("--deadline", default="10m", metavar="SPAN", help="of --check (default: 10m)")
@@ -345,17 +350,22 @@ def _made_commands(command: Command) -> None:
     )  # fmt: skip
 
     sub = command(rules, "rules -o /etc/prometheus/leadline")
-    sub.add_argument("-o", "--output", required=True, metavar="DIR")
+    sub.add_argument("-o", "--output", required=True, metavar="DIR", help="folder to write to")
     sub = command(dashboards, "dashboards -o /var/lib/grafana/dashboards")
-    sub.add_argument("-o", "--output", required=True, metavar="DIR")
+    sub.add_argument("-o", "--output", required=True, metavar="DIR", help="folder to write to")
 
     sub = command(
         simulate, "simulate --listen 127.0.0.1:9850 --scenario leak",
         "simulate --history past.om --since 3d --scenario leak",
     )  # fmt: skip
-    sub.add_argument("--listen", default="127.0.0.1:9850", metavar="HOST:PORT")
-    sub.add_argument("--scenario", default="leak", choices=("leak", "acceptance", "none"))
-    sub.add_argument("--seed", type=int, default=1)
+    sub.add_argument(
+        "--listen", default="127.0.0.1:9850", metavar="HOST:PORT", help="default: 127.0.0.1:9850"
+    )
+    sub.add_argument(
+        "--scenario", default="leak", choices=("leak", "acceptance", "none"),
+        help="what goes wrong (default: leak)",
+    )  # fmt: skip
+    sub.add_argument("--seed", type=int, default=1, metavar="N", help="of all chance (default: 1)")
     sub.add_argument("--history", metavar="FILE", help="write the past instead of serving")
     sub.add_argument("--since", default="3d", metavar="SPAN", help="length of the past")
     sub.add_argument("--until", metavar="UNIX", help="end of the past (default: now)")
