@@ -22,6 +22,11 @@ INSTANCE = "simulator"
 INTERVAL = "15s"
 EVERY = "15s"
 
+CONFIG = {
+    "service": {"every": EVERY, "history": HISTORY},
+    # Below this share speculation costs more than it saves; healthy traffic here has two thirds.
+    "limits": {"acceptance_ratio": 0.4},
+}
 PROGRAMS: tuple[binaries.Name, ...] = ("prometheus", "promtool", "alertmanager")
 
 WHAT: dict[str, str] = {
@@ -78,7 +83,7 @@ def _start(stack: Stack, folder: Path, scenario: str, clock: Clock) -> Line:
     servers.fill(stack, past, folder / "prometheus")
     past.unlink()
     clock.say("filled into Prometheus")
-    line = lay(load(None, {}, {"service": {"every": EVERY, "history": HISTORY}}), folder)
+    line = lay(load(None, {}, CONFIG), folder)
     start_alerting(stack, line)
     stack.wait_ready(simulator)
     job = Job("leadline", [pages], {"instance": INSTANCE})
