@@ -26,6 +26,8 @@ from detectors.service.models import (
     SignalOut,
     StatusOut,
 )
+from detectors.service.snapshot import Snapshot
+from detectors.service.track import Tracked
 from detectors.service.view import View
 
 _HEADERS: Final = {
@@ -106,10 +108,11 @@ def _findings(view: View) -> APIRouter:
     def finding(key: str) -> LifeOut:
         """Return one finding with its life."""
         snapshot = view.snapshot()
-        if key not in snapshot.tracked:
+        one = snapshot.tracked.get(key) or _unknown(snapshot, key)
+        if one is None:
             raise _missing(key)
         incident = snapshot.incident_of(key)
-        return LifeOut.tracked(snapshot.tracked[key], incident.id if incident else "")
+        return LifeOut.tracked(one, incident.id if incident else "")
 
     @router.get("/findings/{key}/series", responses=_NOT_FOUND)
     def series(key: str, points: Annotated[int, Query(ge=1, le=20_000)] = 2000) -> SeriesOut:
@@ -240,6 +243,12 @@ def _urgency(finding: Finding) -> tuple[bool, float, str]:
     left = finding.time_to_breach
     breach = float("inf") if left is None else finding.as_of + left
     return finding.state != "firing", breach, finding.id
+
+
+def _unknown(snapshot: Snapshot, key: str) -> Tracked | None:
+    """Return a finding of kind unknown, which has no life of its own."""
+    found = next((f for f in snapshot.unknown if f.id == key), None)
+    return Tracked(found, first=found.as_of, changed=found.as_of) if found else None
 
 
 def _missing(key: str) -> HTTPException:

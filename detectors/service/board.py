@@ -82,7 +82,7 @@ def finding(view: View, key: str) -> str:
     events = [e for e in snapshot.events if about & {e.incident, e.finding}]
     return _page(
         view, "finding.html", "..",
-        title=message.subject([one.finding]),
+        title=_capital(message.subject([one.finding])),
         one=one,
         card=_finding_card(view, one, incident, now),
         members=[] if incident is None else [
@@ -165,8 +165,9 @@ def _card(view: View, incident: Incident, now: float) -> dict[str, Any]:
     return {
         "incident": incident,
         "left": Left.of(incident.forecast, now),
-        "subject": message.subject(firing),
-        "doing": message.doing(incident.kind, firing),
+        "subject": _capital(message.subject(firing)),
+        "doing": _capital(message.doing(incident.kind, firing)),
+        "bound": message.bound(incident.kind),
         "place": message.place(incident),
         "servers": message.listed(
             {f.labels["server"] for f in firing if f.labels.get("server")}, 4
@@ -191,7 +192,8 @@ def _finding_card(
     forecast = incident.forecast if incident and leads else forecast_of(finding)
     return {
         "left": Left.of(forecast, now),
-        "doing": message.doing(finding.kind, [finding]),
+        "doing": _capital(message.doing(finding.kind, [finding])),
+        "bound": message.bound(finding.kind),
         "labels": [(k, v) for k, v in finding.labels.items() if v],
         "rate": message.rate([finding]),
         "limit": message.limit_text(finding),
@@ -203,10 +205,14 @@ def _finding_card(
     }
 
 
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
 def _member(finding: Finding, now: float) -> dict[str, Any]:
     return {
         "finding": finding,
-        "subject": message.subject([finding]),
+        "subject": _capital(message.subject([finding])),
         "rate": message.rate([finding]),
         "left": Left.of(forecast_of(finding), now),
     }
@@ -271,11 +277,11 @@ def _watching(signals: Sequence[SignalStatus], now: float) -> Mapping[str, Any]:
     since = min((s.since for s in judged if s.since is not None), default=None)
     return {
         "series": sum(s.judged for s in judged),
-        "signals": [SIGNALS[s.name].title for s in judged],
+        "signals": [message.lowered(SIGNALS[s.name].title) for s in judged],
         "since": "" if since is None else message.clock(since),
         "span": "" if since is None else human_duration(now - since),
         "unknown": sum(s.unknown for s in detected),
-        "blind": [SIGNALS[s.name].title for s in detected if not s.judged],
+        "blind": [message.lowered(SIGNALS[s.name].title) for s in detected if not s.judged],
     }
 
 

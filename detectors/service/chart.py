@@ -18,6 +18,7 @@ from catalog.panel import FloatArray
 from catalog.signals import SIGNALS
 from catalog.units import human
 from detectors.finding import Finding
+from detectors.service import message
 from detectors.service.incident import Forecast
 
 _MINUTES: Final = (1, 5, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 10080, 43200)
@@ -101,7 +102,13 @@ def draw(
         parts.append(_line(frame, *fit, "fit"))
         parts.append(_way(frame, fit, forecast, target))
     if target is not None and finding.limit is not None:
-        parts.append(_limit(frame, target, f"limit of {human(finding.limit, unit)} is met here"))
+        parts.append(
+            _limit(
+                frame,
+                target,
+                f"{message.bound(finding.kind)} of {human(finding.limit, unit)} is met here",
+            )
+        )
     parts.append(_now(frame, finding.as_of))
     body = Markup("").join(parts)
     return Markup(

@@ -35,6 +35,8 @@ class Links:
             LinkError: A base address is no http address.
         """
         service = config.service
+        for url in config.alertmanager.urls:
+            _base("alertmanager.urls", url)
         board = service.external_url or f"http://{service.listen}"
         return cls(
             board=_base("service.external_url", board),

@@ -85,7 +85,12 @@ def subject(findings: Sequence[Finding], *, full: bool = False) -> str:
     if named:
         return " and ".join(named)
     signal = findings[0].signal if findings else ""
-    return SIGNALS[signal].title if signal in SIGNALS else signal or "a series"
+    return lowered(SIGNALS[signal].title) if signal in SIGNALS else signal or "a series"
+
+
+def lowered(title: str) -> str:
+    """Return a title as it stands inside a sentence; acronyms stay."""
+    return title if title[:2].isupper() else title[:1].lower() + title[1:]
 
 
 def listed(names: set[str], most: int = 32) -> str:
@@ -135,9 +140,9 @@ def doing(kind: str, findings: Sequence[Finding], *, full: bool = False) -> str:
 
 
 def amount(value: float, unit: str) -> str:
-    """Return an effect for a person: `2.3 GiB/h`, `1.2 %/h`."""
+    """Return an effect for a person: `2.3 GiB/h`; of a ratio `-2.8 points/h`."""
     base, _, per = unit.partition("/")
-    text = f"{100 * value:.2g} %" if base == "1" else human(value, base)
+    text = f"{100 * value:.2g} points" if base == "1" else human(value, base)
     return text + {"hour": "/h", "": ""}.get(per, f"/{per}")
 
 
@@ -187,13 +192,18 @@ def interval(forecast: Forecast, at: float) -> str:
     return f"{low} to {high}" if low != high else f"± {human_duration(forecast.width / 2)}"
 
 
+def bound(kind: str) -> str:
+    """Return the word for what is met: a floor for what falls, else a limit."""
+    return "floor" if kind == "falling" else "limit"
+
+
 def limit_text(finding: Finding) -> str:
-    """Return the limit in words: `limit 64.0 GiB (the memory limit of container x)`."""
+    """Return the limit in words: `64.0 GiB (the memory limit of container x)`."""
     if finding.limit is None:
         return ""
     unit = SIGNALS[finding.signal].unit if finding.signal in SIGNALS else ""
     where = finding.evidence.get("place")
-    return f"limit {human(finding.limit, unit)}" + (f" ({where})" if where else "")
+    return human(finding.limit, unit) + (f" ({where})" if where else "")
 
 
 def summary(incident: Incident, findings: Sequence[Finding]) -> str:
@@ -220,9 +230,9 @@ def description(incident: Incident, findings: Sequence[Finding]) -> str:
         when = clock(forecast.breach, forecast.as_of)
         parts.append(f"About {about} ({ends}) left, {as_of}; breach about {when}")
     else:
-        parts.append(f"No time to breach is known, {as_of}: no limit is known for it")
+        parts.append(f"No time to breach is known, {as_of}: no {bound(incident.kind)} is set")
     if lead is not None and (limit := limit_text(lead)):
-        parts.append(limit[0].upper() + limit[1:])
+        parts.append(f"{bound(incident.kind).capitalize()} {limit}")
     parts.append(f"Onset about {clock(incident.since)}")
     if incident.state == "ended":
         parts.append(f"Ended since: {incident.why}")
