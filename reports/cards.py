@@ -64,8 +64,10 @@ def kind_of(finding: Finding) -> str:
 def place_name(labels: Labels) -> str:
     """Return where a finding is: deployment and pool, then process and server."""
     pool = " · ".join(labels[name] for name in ("deployment", "pool") if labels.get(name))
-    names = ("process", "rank", "engine", "cgroup", "server", "node")
-    inner = " ".join(dict.fromkeys(labels[name] for name in names if labels.get(name)))
+    names = ["process", "rank", "engine", "cgroup", "server", "node"]
+    if labels.get("node") and labels.get("server", "").startswith(labels["node"]):
+        names.remove("node")
+    inner = " ".join(labels[name] for name in names if labels.get(name))
     return ", ".join(part for part in (pool, inner) if part) or "the whole table"
 
 

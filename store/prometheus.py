@@ -222,7 +222,7 @@ class PromStore:
         # The client rounds datetimes to seconds; exact instants go as parameters.
         exact = {"start": f"{first:.3f}", "end": f"{last:.3f}"}
         begin, end = (datetime.fromtimestamp(at, UTC) for at in (first, last))
-        return self._ask(self._client.custom_query_range, query, begin, end, f"{step:g}", exact)
+        return self._ask(self._client.custom_query_range, query, begin, end, f"{step:.3f}", exact)
 
     def _ask(self, method: Any, query: str, *rest: Any) -> list[Any]:
         *args, params = rest

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet
 import pytest
 from hypothesis import given, settings
@@ -140,6 +141,40 @@ def test_jitter_makes_no_holes(phase: float, jitter: float, seed: int, step: int
     assert np.all(np.abs(cells * step + step / 2 - at) <= step * (0.5 + 2 * jitter / 60 + 0.03))
 
 
+SAMPLE = st.tuples(
+    st.integers(0, 9), st.sampled_from(["a", "b", 'c "x", y']),
+    st.one_of(st.none(), st.floats(-1e9, 1e9, allow_subnormal=False)),
+)  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(SAMPLE, min_size=1, max_size=60), st.sampled_from(["csv", "parquet"]))
+def test_any_rows_equal_a_naive_reader(tmp_path_factory, samples, kind) -> None:
+    """Rows in any order, doubled or empty, read as one sample at a time would be."""
+    # Two series that sample every minute fix the step, so that the oracle may know it.
+    samples = [*samples, *((k, server, 1.0) for k in range(10) for server in ("a", "b"))]
+    sums: dict[tuple[int, str], list[float]] = {}
+    for k, server, value in samples:
+        sums.setdefault((k, server), []).extend([] if value is None else [value])
+    columns = {
+        "time": [T0 + 60 * k for k, _, _ in samples], "signal": ["host_fds"] * len(samples),
+        "value": pa.array([value for _, _, value in samples], pa.float64()),
+        "server": [server for _, server, _ in samples],
+    }  # fmt: skip
+    path = tmp_path_factory.mktemp("t") / f"t.{kind}"
+    if kind == "csv":
+        pyarrow.csv.write_csv(pa.table(columns), path)
+    else:
+        pyarrow.parquet.write_table(pa.table(columns), path)
+    panel = read_table(path)["host_fds"]
+    assert {row["server"] for row in panel.labels} == {server for _, server, _ in samples}
+    for labels, row in zip(panel.labels, panel.values, strict=True):
+        for k, value in enumerate(row):
+            known = sums.get((k, labels["server"]), [])
+            expected = sum(known) / len(known) if known else np.nan
+            np.testing.assert_allclose(value, expected, rtol=1e-9, atol=1e-6)
+
+
 BAD = {
     "value": ("1700000040,host_rss,abc,a", "row 1: column 'value': 'abc' is no number"),
     "late": ("1,host_rss,1,a\n" * 3 + "2,host_rss,1 GB,a", "row 4: column 'value': '1 GB'"),
@@ -148,7 +183,10 @@ BAD = {
     "signal": ("1,host_rsss,1,a", "row 1: unknown signal 'host_rsss': did you mean 'host_rss'?"),
     "ragged": ("1,host_rss,1,a\n2,host_rss,1", "Expected 4 columns, got 3"),
     "no time": (",host_rss,1,a", "row 1: time"),
-    "far": ("0,host_fds,1,a\n1,host_fds,1,a\n2,host_fds,1,a\n9e10,host_fds,1,a", "is a time wrong?"),
+    "far": (
+        "0,host_fds,1,a\n1,host_fds,1,a\n2,host_fds,1,a\n9e10,host_fds,1,a",
+        "is a time wrong?",
+    ),
 }
 
 
