@@ -24,6 +24,7 @@ class Metric:
         pools: Pools where it means something; empty: all.
         lazy: Absent until first used, so absence is neither zero nor a fault.
         former: Names it had in older versions, newest first, same meaning and unit.
+        varying: Labels that only some of its names carry.
         traps: What it does not mean, one sentence each.
     """
 
@@ -36,6 +37,7 @@ class Metric:
     pools: tuple[str, ...] = ()
     lazy: bool = False
     former: tuple[str, ...] = ()
+    varying: tuple[str, ...] = ()
     traps: tuple[str, ...] = ()
 
     @property

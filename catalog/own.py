@@ -80,6 +80,13 @@ GPU: Final[tuple[Metric, ...]] = (
            (*LEVELS["gpu"], "reason")),
 )  # fmt: skip
 
+PROBE: Final[tuple[Metric, ...]] = (
+    _own("deployment", "probe_ttft_seconds", "seconds",
+         "Time to first token of our own requests, sent as a user sends them.", "histogram"),
+    _own("deployment", "probe_tpot_seconds", "seconds",
+         "Mean time per output token of our own requests.", "histogram"),
+)  # fmt: skip
+
 _COLLECTOR: Final = ("collector", "server")
 EXPORTER: Final[tuple[Metric, ...]] = (
     Metric("leadline_instance_info", "gauge", "count",
@@ -127,6 +134,7 @@ OWN: Final[tuple[Metric, ...]] = (
     *CONTAINER,
     *HOST,
     *GPU,
+    *PROBE,
     *EXPORTER,
     *SERVICE,
 )

@@ -23,9 +23,14 @@ def selector(name: str, where: str = "") -> str:
 
 
 def _any_name(metric: Metric, template: str) -> str:
-    """Return *template* for the metric's name, else for its older ones (`or`, series by series)."""
+    """Return *template* for the metric's name, else for its older ones (`or`, series by series).
+
+    Programs write old names beside new ones for years: where the labels differ, the old series
+    must give way all the same, or both would be added up.
+    """
     parts = [template.replace("NAME", name) for name in (metric.name, *metric.former)]
-    return parts[0] if len(parts) == 1 else "(" + " or ".join(parts) + ")"
+    either = f" or ignoring ({', '.join(metric.varying)}) " if metric.varying else " or "
+    return parts[0] if len(parts) == 1 else "(" + either.join(parts) + ")"
 
 
 def _by(labels: Sequence[str]) -> str:
@@ -35,6 +40,23 @@ def _by(labels: Sequence[str]) -> str:
 def gauge(metric: Metric, by: Sequence[str], agg: Aggregation = "sum", where: str = "") -> str:
     """Return a gauge kept by *by*; `pid` series of a multiprocess server merge in the aggregate."""
     return f"{agg} {_by(by)} ({_any_name(metric, selector('NAME', where))})"
+
+
+def gpu_gauge(ours: Metric, dcgm: Metric, by: Sequence[str], scale: str = "") -> str:
+    """Return a gauge of our GPU collector; of dcgm-exporter where it alone sees a GPU.
+
+    Args:
+        ours: With labels as in `by`.
+        dcgm: With NVIDIA's labels and unit; `Hostname` became `hostname` in 2026.
+        by: Labels kept, `uuid` among them.
+        scale: What turns NVIDIA's unit into the base unit, such as `/ 100`.
+    """
+    # A node label of the scrape itself is nearer to ours than what a container thinks it is called.
+    raw = f'label_join({dcgm.name}, "node", ";", "node", "hostname", "Hostname")'
+    named = f'label_replace({raw}, "node", "$1", "node", ";*([^;]*).*")'
+    theirs = f'label_replace({named}, "uuid", "$1", "UUID", "(.+)")'
+    scaled = f"{theirs} {scale}" if scale else theirs
+    return f"max {_by(by)} ({ours.name}) or on (uuid) max {_by(by)} ({scaled})"
 
 
 def rate(metric: Metric, by: Sequence[str], where: str = "", part: str = "") -> str:

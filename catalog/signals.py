@@ -10,23 +10,17 @@ from catalog import promql
 from catalog.labels import LEVELS, Level
 from catalog.metric import Metric
 from catalog.own import OWN
+from catalog.peers import DCGM, EPP_TTFT, PEERS
 from catalog.signal import Counts, Direction, Signal
 from catalog.units import Unit
 from catalog.vllm import VLLM
-
-# The router measures what the user waits for; its three generations of names are one metric.
-EPP_TTFT: Final = Metric(
-    "llm_d_epp_request_ttft_seconds", "histogram", "seconds",
-    "Time from a request's arrival at the llm-d router to the first byte of its answer.",
-    ("model_name", "target_model_name"), lazy=True,
-)  # fmt: skip
 
 UP: Final = Metric(
     "up", "gauge", "count", "Whether Prometheus' last scrape of a target succeeded: 1 or 0.",
     ("job", "instance"),
 )  # fmt: skip
 
-METRICS: Final[dict[str, Metric]] = {m.name: m for m in (*VLLM, EPP_TTFT, *OWN, UP)}
+METRICS: Final[dict[str, Metric]] = {m.name: m for m in (*VLLM, *PEERS, *OWN, UP)}
 
 NOT_PREFILL: Final = 'pool!="prefill"'
 NOT_DECODE: Final = 'pool!="decode"'
@@ -124,7 +118,7 @@ def _ratio(
 
 
 def _ttft_user() -> Signal:
-    """Return the TTFT that the user sees: the router's, else the pools' stages added up."""
+    """Return the TTFT that the user sees: the router's, else a probe's, else the stages' sum."""
     by = LEVELS["deployment"]
     on = f"on ({', '.join(by)})"
     e2e, ttft = _vllm("e2e_request_latency_seconds"), _vllm("time_to_first_token_seconds")
@@ -132,22 +126,25 @@ def _ttft_user() -> Signal:
     def source(expr: str, name: str) -> str:
         return f'label_replace({expr}, "source", "{name}", "", "")'
 
-    router = promql.mean(EPP_TTFT, by)
+    router = promql.mean(EPP_TTFT, by, 'streaming!="false"')
+    probe = promql.mean(_own("probe_ttft_seconds"), by)
     # Means of stages that follow one another add up; their quantiles would not.
     prefill = promql.mean(e2e, by, 'pool="prefill"')
     decode = promql.mean(ttft, by, 'pool="decode"')
     stages = f"({prefill}) + {on} ({decode})"
     alone = promql.mean(ttft, by, 'pool="aggregate"')
     expr = (
-        f"{source(router, 'router')} or {on} {source(stages, 'stages')} "
-        f"or {on} {source(alone, 'server')}"
+        f"{source(router, 'router')} or {on} {source(probe, 'probe')} "
+        f"or {on} {source(stages, 'stages')} or {on} {source(alone, 'server')}"
     )
     return Signal(
         "ttft_user_mean", "Mean time to first token, as the user sees it", "seconds",
-        "deployment", expr, f"mean{_W}", "up", (EPP_TTFT, e2e, ttft), extra=("source",),
+        "deployment", expr, f"mean{_W}", "up",
+        (EPP_TTFT, _own("probe_ttft_seconds"), e2e, ttft), extra=("source",),
         load="request_rate",
-        note="source says who measured it: router; stages (prefill's mean end-to-end time and "
-             "decode's mean TTFT, without what the router adds); server (no pools).",
+        note="source says who measured it: router; probe (our own requests); stages (prefill's "
+             "mean end-to-end time and decode's mean TTFT, without what the router adds); server "
+             "(no pools).",
     )  # fmt: skip
 
 
@@ -193,6 +190,26 @@ def _anon_swap() -> Signal:
 
 def _own(name: str) -> Metric:
     return METRICS[f"leadline_{name}"]
+
+
+def _gpu(
+    name: str, title: str, metric: str, scale: str = "", bad: Direction | None = None
+) -> Signal:
+    """Return a gauge by GPU: ours, else dcgm-exporter's in base units."""
+    ours, dcgm = _own(f"gpu_{metric}"), DCGM[metric]
+    return Signal(
+        f"gpu_{name}", title, ours.unit, "gpu",
+        promql.gpu_gauge(ours, dcgm, LEVELS["gpu"], scale), "max", bad, (ours, dcgm),
+        note=" ".join(ours.traps),
+    )  # fmt: skip
+
+
+def _probe(name: str, title: str) -> Signal:
+    metric = _own(f"{name}_seconds")
+    return Signal(
+        name, title, "seconds", "deployment", promql.mean(metric, LEVELS["deployment"]),
+        f"mean{_W}", "up", (metric,), load="request_rate",
+    )  # fmt: skip
 
 
 _WAITING: Final = _vllm("num_requests_waiting_by_reason")
@@ -291,6 +308,11 @@ _ALL: Final[tuple[Signal, ...]] = (
           _vllm("nixl_num_kv_expired_reqs_total"), level="server", bad="up"),
     _rate("reads_after_expiry_rate", "Reads of KV after its lease expired (NIXL)",
           _vllm("nixl_num_notifications_after_expiry_total"), level="server", bad="up"),
+    # By direction under the older name, one direction alone (no such label) under the newer.
+    _rate("restore_bytes_rate", "KV bytes restored to the GPU from slower tiers",
+          _vllm("kv_offload_load_bytes_total"), unit="bytes_per_second",
+          where='transfer_type=~"(.+_to_GPU)?"',
+          note="Of vLLM's OffloadingConnector; other connectors don't tell bytes."),
     _gauge("host_rss", "Resident memory", _own("process_resident_bytes"), "process", bad="up"),
     _anon_swap(),
     _gauge("host_shmem", "Shared memory", _own("process_shared_bytes"), "process", bad="up"),
@@ -306,6 +328,20 @@ _ALL: Final[tuple[Signal, ...]] = (
            agg="max", bad="up"),
     _gauge("host_memory_total", "Host memory", _own("host_memory_total_bytes"), "host",
            agg="max"),
+    _gpu("utilization", "Share of time in which a kernel ran", "utilization_ratio", "/ 100"),
+    _gpu("memory_activity", "Share of time in which GPU memory was in use",
+         "memory_activity_ratio", "/ 100"),
+    _gpu("memory_used", "GPU memory in use", "memory_used_bytes", "* 1048576"),
+    _gpu("power", "Power drawn", "power_watts"),
+    _gpu("power_limit", "Power limit in force", "power_limit_watts", bad="down"),
+    _gpu("sm_clock", "Clock of the multiprocessors", "sm_clock_hertz", "* 1e6", bad="down"),
+    _gpu("temperature", "GPU temperature", "temperature_celsius", bad="up"),
+    _gpu("sm_active", "Share of multiprocessors with work", "sm_active_ratio"),
+    _gpu("sm_occupancy", "Share of warp slots in use", "sm_occupancy_ratio"),
+    _gpu("tensor_active", "Share of time tensor cores worked", "tensor_active_ratio"),
+    _gpu("dram_active", "Share of GPU memory bandwidth in use", "dram_active_ratio"),
+    _probe("probe_ttft", "Mean time to first token of our own requests"),
+    _probe("probe_tpot", "Mean time per output token of our own requests"),
 )  # fmt: skip
 
 SIGNALS: Final[dict[str, Signal]] = {s.name: s for s in _ALL}

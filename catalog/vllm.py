@@ -19,12 +19,15 @@ def _counter(
     labels: tuple[str, ...] = (),
     since: str = "0.11",
     pools: tuple[str, ...] = (),
+    lazy: bool = False,
     former: tuple[str, ...] = (),
+    varying: tuple[str, ...] = (),
     traps: tuple[str, ...] = (),
 ) -> Metric:
     return Metric(
-        name, "counter", unit, text, (*_ENGINE, *labels), since, pools, False, former, traps
-    )
+        name, "counter", unit, text, (*_ENGINE, *labels), since, pools, lazy, former, varying,
+        traps,
+    )  # fmt: skip
 
 
 def _gauge(
@@ -40,8 +43,8 @@ def _gauge(
 ) -> Metric:
     frozen = "Set only when an engine step ends, so it freezes at its last value when idle."
     return Metric(
-        name, "gauge", unit, text, (*_ENGINE, *labels), since, pools, False, former,
-        (frozen, *traps),
+        name, "gauge", unit, text, (*_ENGINE, *labels), since, pools, former=former,
+        traps=(frozen, *traps),
     )  # fmt: skip
 
 
@@ -55,7 +58,7 @@ def _histogram(
     former: tuple[str, ...] = (),
     traps: tuple[str, ...] = (),
 ) -> Metric:
-    return Metric(name, "histogram", unit, text, _ENGINE, since, pools, False, former, traps)
+    return Metric(name, "histogram", unit, text, _ENGINE, since, pools, former=former, traps=traps)
 
 
 _COARSE: Final = (
@@ -180,4 +183,10 @@ VLLM: Final[tuple[Metric, ...]] = (
     _counter("vllm:nixl_num_notifications_after_expiry_total", "requests",
              "Reads of KV that had already been given up: wrong answers are possible.",
              since="0.32"),
+    _counter("vllm:kv_offload_load_bytes_total", "bytes",
+             "Bytes of KV restored to the GPU from slower tiers (OffloadingConnector).",
+             since="0.26", lazy=True, former=("vllm:kv_offload_total_bytes_total",),
+             varying=("transfer_type",),
+             traps=("The older name, by transfer_type in both directions, is in 0.33 still and "
+                    "counts the same bytes again: don't add them.",)),
 )  # fmt: skip

@@ -15,16 +15,18 @@ from catalog.signal import Signal
 from catalog.signals import METRICS, SIGNALS, signal
 from catalog.units import human, human_duration, parse
 
-# The part of design's list that this version holds; it grows and is never renamed.
+# Other programs rely on these: the list grows and nothing in it is ever renamed.
 PROMISED = """
 ttft_user_mean ttft_mean ttft_p50 ttft_p90 ttft_p99 tpot_mean tpot_p50 tpot_p99 itl_mean itl_p99
 e2e_mean queue_mean prefill_time_mean decode_time_mean request_rate error_ratio input_tokens_rate
 output_tokens_rate computed_tokens_rate tokens_per_step requests_running requests_waiting
 requests_waiting_capacity kv_fetch_waiting kv_usage prefix_hit_ratio external_hit_ratio
 preemption_rate acceptance_ratio acceptance_length acceptance_by_position drafts_rate
-transfer_time_mean transfer_bytes_rate transfer_failures_rate leases_expired_rate host_rss
-host_anon_swap host_shmem host_threads host_fds container_working_set container_limit
-host_memory_used host_memory_total
+transfer_time_mean transfer_bytes_rate transfer_failures_rate leases_expired_rate
+restore_bytes_rate host_rss host_anon_swap host_shmem host_threads host_fds container_working_set
+container_limit host_memory_used host_memory_total gpu_utilization gpu_memory_activity
+gpu_memory_used gpu_power gpu_power_limit gpu_sm_clock gpu_temperature gpu_sm_active
+gpu_sm_occupancy gpu_tensor_active gpu_dram_active probe_ttft probe_tpot
 """.split()
 
 
