@@ -18,6 +18,7 @@ OWN_JOBS: Final = 'job=~".*leadline.*"'
 _SERVER: Final = LEVELS["server"]
 # A server that is down doesn't tell its model.
 _POOL: Final = ("cluster", "namespace", "deployment", "pool")
+_ENGINE: Final = ("cluster", "server", "engine")
 _TARGET: Final = METRICS["leadline_target_up"].name
 _RUNNING: Final = METRICS["vllm:num_requests_running"].name
 
@@ -45,10 +46,10 @@ def _pool_gone() -> str:
 
 
 def _scraped_twice() -> str:
-    # Counting jobs first: the pid series of one page are no second scrape.
-    engine = LEVELS["engine"]
-    jobs = f"count {_by((*engine, 'job', 'instance'))} ({_RUNNING})"
-    return f"count {_by(engine)} ({jobs}) > 1"
+    # Counting targets first: the pid series of one page are no second scrape. Two scrapes may
+    # disagree on the pool; server and engine are what they have in common.
+    jobs = f'count {_by((*_ENGINE, "job", "instance"))} ({_RUNNING}{{server!=""}})'
+    return f"count {_by(_ENGINE)} ({jobs}) > 1"
 
 
 def alerts(_: Config) -> tuple[Alert, ...]:
@@ -97,7 +98,7 @@ def alerts(_: Config) -> tuple[Alert, ...]:
             "LeadlineScrapedTwice", "ticket", _scraped_twice(),
             "One engine is scraped under two jobs, so that sums count it twice.",
             '{{ $value | printf "%.0f" }} scrape targets give the same engine (limit 1'
-            f"{where(*LEVELS['engine'])}).",
+            f"{where(*_ENGINE)}).",
             wait="10m", group=GROUP,
         ),
         Alert(
