@@ -57,7 +57,7 @@ def query(prometheus: str, expression: str) -> float | None:
     return float(samples[0]["value"][1]) if samples else None
 
 
-def get_json(url: str, *, timeout: float = 10.0) -> Any:
+def get_json(url: str, *, timeout: float = 30.0) -> Any:
     """The JSON at a URL of our own stack, without proxies."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:

@@ -116,7 +116,11 @@ class Stack:
         return started
 
     def spawn(self, program: Program) -> Running:
-        """Start a program without waiting for it."""
+        """Start a program without waiting for it.
+
+        It dies with the thread that calls this (the kernel counts threads, not processes), so
+        call it from one that lives as long as the stack.
+        """
         launcher = [sys.executable, "-I", "-S", launch.__file__, str(os.getpid())]
         log_file = self.logs / f"{program.name}.log"
         with log_file.open("ab") as output:
