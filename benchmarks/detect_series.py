@@ -35,7 +35,8 @@ def noise(rng: np.random.Generator, series: int, points: int, phi: float = 0.8) 
     shock[:, 0] /= np.sqrt(1 - phi**2)
     for i in range(1, points):
         shock[:, i] += phi * shock[:, i - 1]
-    return 8 * GIB + 20 * MIB * shock
+    level: FloatArray = 8 * GIB + 20 * MIB * shock
+    return level
 
 
 def hours(points: int) -> FloatArray:
@@ -87,7 +88,8 @@ def _stairs(rng: np.random.Generator, series: int, points: int) -> FloatArray:
 
 def _saturating(rng: np.random.Generator, series: int, points: int) -> FloatArray:
     tau = rng.uniform(0.05, 0.4, (series, 1)) * hours(points)[-1]
-    return noise(rng, series, points) + 4 * GIB * (1 - np.exp(-hours(points) / tau))
+    filling: FloatArray = 4 * GIB * (1 - np.exp(-hours(points) / tau))
+    return noise(rng, series, points) + filling
 
 
 def _logarithmic(rng: np.random.Generator, series: int, points: int) -> FloatArray:

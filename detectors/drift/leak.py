@@ -27,7 +27,8 @@ STEADY = 3.0  # slope over its standard error
 MOST_OF_LIFE = 0.5  # a window over this share of the life needs no comparison with what was before
 EARLIER = 0.6  # a shorter one must outgrow what the same time brought before, by this much
 EXTRAPOLATE = 8.0  # growth is not believed for more than this many times what was seen of it
-SEEN_ENOUGH = 18 * 3600.0  # unless it was seen for as long as this
+SEEN_ENOUGH = 18 * 3600.0  # unless it was seen for as long as this,
+FURTHEST = 60.0  # and even then for no more than this many times
 SEEN_SHARE = 1 / 3  # growth seen, as a share of the time left, before a page
 
 
@@ -97,7 +98,7 @@ def _finding(
     labels = dict(panel.labels[row])
     left = time_left.seconds if time_left else float(growth.values[-1]) / growth.slope
     seen = growth.end - growth.onset
-    early = seen < min(left / EXTRAPOLATE, SEEN_ENOUGH)
+    early = seen < max(min(left / EXTRAPOLATE, SEEN_ENOUGH), left / FURTHEST)
     state: State = "firing" if verdict == "leak" and not early else "watch"
     low, high = (growth.slope + sign * Z90 * growth.slope_se for sign in (-1, 1))
     return Finding(

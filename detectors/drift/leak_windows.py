@@ -171,7 +171,7 @@ def _before(values: FloatArray, width: int, size: int) -> tuple[float, float]:
     for lag in range(1, min(8, count)):
         parts = np.lib.stride_tricks.sliding_window_view(change, lag)
         total, jump = parts.sum(axis=1), parts.max(axis=1)
-        smooth = np.where((lag > 2) & (jump > total / 2), total - jump, total)
+        smooth = np.where(jump > total / 2, total - jump, total)
         largest = max(largest, float(smooth.max()))
     return share, largest / growth
 

@@ -1,0 +1,181 @@
+"""The leak detector: what it must find, what must stay quiet, and when the limit is met."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchmarks.detect_series import (
+    DAY,
+    GIB,
+    MIB,
+    NEGATIVES,
+    ORIGIN,
+    POSITIVES,
+    leaking,
+    noise,
+    panel,
+)
+from catalog.panel import FloatArray, Panel
+from detectors.drift.judge import Limits, judge
+from detectors.finding import Finding
+
+LIMITS = Limits({"host_anon_swap": 64 * GIB})
+NONE = Limits()
+
+
+def _leaks(values: FloatArray, limits: Limits = LIMITS, step: float = 60.0) -> list[Finding]:
+    return [f for f in judge({"host_anon_swap": panel(values, step)}, limits) if f.kind == "leak"]
+
+
+def _firing(findings: list[Finding]) -> list[Finding]:
+    return [finding for finding in findings if finding.state == "firing"]
+
+
+@pytest.mark.parametrize("kind", sorted(NEGATIVES))
+def test_hard_negatives_stay_quiet(kind: str) -> None:
+    """Nothing fires on ten series of three days, looked at six times as they grow."""
+    values = NEGATIVES[kind](np.random.default_rng(100), 10, 3 * DAY)
+    first = int(0.85 * 3 * DAY) if kind == "mended leak" else 6 * 60
+    for end in np.linspace(first, 3 * DAY, 6).astype(int):
+        fired = _firing(_leaks(values[:, :end]))
+        assert not fired, (kind, end, fired[0].cause, fired[0].evidence["shape"])
+
+
+@pytest.mark.parametrize("kind", sorted(POSITIVES))
+def test_leaks_are_found_before_three_quarters_are_over(kind: str) -> None:
+    """At least nine of ten fire at the end, with the true rate in reach of the interval."""
+    values = POSITIVES[kind](np.random.default_rng(101), 10, 3 * DAY)
+    fired = _firing(_leaks(values))
+    assert len(fired) >= 9
+    assert {f.verdict for f in fired} == {"leak"}
+
+
+def test_rate_onset_and_time_left_are_right() -> None:
+    """512 MiB/h since noon of the second day, 48 GiB limit: the numbers of the finding."""
+    points = 2 * DAY
+    rise = 512 * MIB * np.maximum(np.arange(points) - 1.5 * DAY, 0) / 60
+    values = noise(np.random.default_rng(102), 1, points) + rise
+    (finding,) = _firing(_leaks(values, Limits({"host_anon_swap": 48 * GIB})))
+    assert finding.effect == pytest.approx(512 * MIB, rel=0.05)
+    assert finding.since == pytest.approx(ORIGIN + 1.5 * DAY * 60, abs=3 * 3600)
+    left = (48 - 8 - 6) * 2 * 3600
+    assert finding.time_to_breach == pytest.approx(left, rel=0.06)
+    assert finding.severity == "ticket"
+    assert finding.effect_unit == "bytes/hour"
+
+
+def test_page_when_little_is_left() -> None:
+    """The same leak with 12 GiB as the limit pages: four hours left and twelve seen."""
+    rise = 512 * MIB * np.maximum(np.arange(2 * DAY) - 1.5 * DAY, 0) / 60
+    values = noise(np.random.default_rng(103), 1, 2 * DAY) + rise
+    (finding,) = _firing(_leaks(values, Limits({"host_anon_swap": 16 * GIB})))
+    assert finding.severity == "page"
+    assert finding.time_to_breach is not None
+    assert finding.time_to_breach < 5 * 3600
+
+
+def test_without_limit_a_leak_is_a_ticket_with_its_rate() -> None:
+    """No limit: rate alone, no time to breach."""
+    values = noise(np.random.default_rng(104), 1, 2 * DAY) + leaking(2 * DAY, 0.3, 8 * GIB)
+    (finding,) = _firing(_leaks(values, NONE))
+    assert finding.time_to_breach is None
+    assert finding.limit is None
+    assert finding.severity == "ticket"
+
+
+def test_five_seconds_and_fifteen_minutes_are_enough() -> None:
+    """25 MiB/min on a process of 400 MiB at five seconds, from its start, beside a warm-up."""
+    points = 180
+    rng = np.random.default_rng(105)
+    wobble = 0.3 * MIB * rng.normal(size=(2, points))
+    minutes = np.arange(points) / 12
+    leak = 400 * MIB + 25 * MIB * np.maximum(minutes - 1, 0)
+    warm = 1400 * MIB + 200 * MIB * (1 - np.exp(-minutes / 2))
+    fired = _firing(_leaks(np.stack([leak, warm]) + wobble, NONE, step=5.0))
+    assert [f.labels["server"] for f in fired] == ["node0:8000"]
+    assert fired[0].effect == pytest.approx(25 * 60 * MIB, rel=0.1)
+
+
+def test_restart_by_start_time_begins_a_new_segment() -> None:
+    """A leak before a restart is over: what counts is the running incarnation."""
+    values = noise(np.random.default_rng(106), 1, 2 * DAY)
+    values[:, : DAY + 600] += leaking(DAY + 600, 0.0, 6 * GIB)
+    starts = np.where(np.arange(2 * DAY) < DAY + 600, ORIGIN, ORIGIN + (DAY + 600) * 60.0)[None]
+    restarted = replace(panel(values), starts=starts)
+    assert _firing(judge({"host_anon_swap": restarted}, LIMITS)) == []
+    before = restarted.until(float(restarted.times[DAY + 500]))
+    assert _firing(judge({"host_anon_swap": before}, LIMITS)) != []
+
+
+def test_resident_memory_alone_says_so() -> None:
+    """With RSS only, a leak is found and the evidence says that swap was not seen."""
+    values = noise(np.random.default_rng(107), 1, 2 * DAY) + leaking(2 * DAY, 0.3, 8 * GIB)
+    rss = replace(panel(values), signal="host_rss")
+    (finding,) = _firing(judge({"host_rss": rss}, NONE))
+    assert finding.evidence["resident_only"] is True
+    assert "swap not seen" in finding.cause
+
+
+def test_growth_by_load_is_told_from_growth_by_time() -> None:
+    """A leak that follows the requests done, not the clock, says so."""
+    rng = np.random.default_rng(108)
+    load = 10 + 9 * np.sin(2 * np.pi * np.arange(3 * DAY) / DAY)[None]
+    values = noise(rng, 1, 3 * DAY) + 5000 * np.cumsum(load * 60, axis=1)
+    loaded = replace(panel(values), load=load)
+    (finding,) = _firing(judge({"host_anon_swap": loaded}, LIMITS))
+    assert finding.evidence["per"] == "load"
+    assert finding.evidence["slope_per_load"] == pytest.approx(5000, rel=0.1)
+
+
+def _pair() -> dict[str, Panel]:
+    """Return two processes of one server that leak alike, and one that is quiet."""
+    values = noise(np.random.default_rng(109), 3, 2 * DAY)
+    values[:2] += leaking(2 * DAY, 0.5, 6 * GIB)
+    base = panel(values)
+    names = tuple(
+        {**labels, "server": "node0:8000", "node": "node0", "rank": f"{i}"}
+        for i, labels in enumerate(base.labels)
+    )
+    return {"host_anon_swap": replace(base, labels=names)}
+
+
+def _one(signal: str, value: float, **labels: str) -> Panel:
+    times = ORIGIN + 60.0 * np.arange(2 * DAY)
+    return Panel(signal, times, np.full((1, 2 * DAY), value), (labels,))
+
+
+def test_container_limit_takes_working_set_and_all_slopes() -> None:
+    """Headroom is limit less working set; growth is the sum over the processes in the cgroup."""
+    panels = _pair()
+    place = {"server": "node0:8000", "node": "node0", "cgroup": "pod1"}
+    panels["container_working_set"] = _one("container_working_set", 40 * GIB, **place)
+    panels["container_limit"] = _one("container_limit", 50 * GIB, **place)
+    fired = _firing(judge(panels, NONE))
+    assert len(fired) == 2
+    rate = 2 * 6 * GIB / 86400  # both together
+    for finding in fired:
+        assert finding.limit == 50 * GIB
+        assert finding.time_to_breach == pytest.approx(10 * GIB / rate, rel=0.08)
+
+
+def test_host_memory_is_the_limit_where_there_is_no_other() -> None:
+    """Without container limit the host's memory counts, with everything that grows on it."""
+    panels = _pair()
+    panels["host_memory_total"] = _one("host_memory_total", 100 * GIB, node="node0")
+    panels["host_memory_used"] = _one("host_memory_used", 70 * GIB, node="node0")
+    fired = _firing(judge(panels, NONE))
+    assert {f.limit for f in fired} == {100 * GIB}
+    assert fired[0].time_to_breach == pytest.approx(30 * GIB / (12 * GIB / 86400), rel=0.08)
+
+
+def test_given_limit_counts_the_process_tree() -> None:
+    """A limit by flag is met by the sum of a server's processes, never by one of them."""
+    panels = _pair()
+    fired = _firing(judge(panels, Limits({"host_anon_swap": 60 * GIB})))
+    used = 3 * 8 + 2 * 6
+    assert fired[0].time_to_breach == pytest.approx(
+        (60 - used) * GIB / (12 * GIB / 86400), rel=0.08
+    )
