@@ -1,0 +1,43 @@
+"""`python -m benchmarks [name ...]`: measure what collecting and judging cost, and how well.
+
+Without names, all that need nothing but this machine run, one after the other; arguments after
+`--` go to the one that is named.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+# name -> module with `main(argv) -> int | None`, and what it measures
+BENCHES: dict[str, tuple[str, str]] = {
+    "detect": ("benchmarks.detect", "cost of judging 1,000 series x 7 days; quality with --data"),
+}
+ALONE = ("detect",)  # run when no name is given
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the benches named in *argv* and return the worst exit status."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    names, rest = (
+        (words[: words.index("--")], words[words.index("--") + 1 :])
+        if ("--" in words)
+        else (words, [])
+    )
+    unknown = [name for name in names if name not in BENCHES]
+    if unknown or "-h" in words or "--help" in words:
+        for name, (_, text) in BENCHES.items():
+            print(f"{name:10} {text}")
+        if unknown:
+            print(f"no bench is called {unknown[0]!r}", file=sys.stderr)
+        return 2 if unknown else 0
+    status = 0
+    for name in names or ALONE:
+        print(f"== {name}: {BENCHES[name][1]}", flush=True)
+        status = max(status, importlib.import_module(BENCHES[name][0]).main(rest) or 0)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
