@@ -10,6 +10,7 @@ import numpy as np
 
 from catalog.metric import Metric
 from catalog.own import CONTAINER, EXPORTER, HOST, PROCESS
+from catalog.signals import METRICS
 from simulator.fleet import Server
 from simulator.memory import Readings, readings
 from simulator.noise import FloatArray
@@ -17,7 +18,7 @@ from simulator.world import World
 
 VERSION: Final = "0.32.0"
 _ROLE: Final = {"prefill": "kv_producer", "decode": "kv_consumer"}
-_COLLECTORS: Final = ("host", "process", "container")
+_COLLECTORS: Final = ("container", "host", "info", "process", "vllm")
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,8 @@ def rows(world: World, epoch: float, at: FloatArray) -> list[Row]:
         for row in _of_node(world, server, readings(world, server, at), epoch, np.ones_like(at))
     ]
     order = {m.name: i for i, m in enumerate((*PROCESS, *CONTAINER, *HOST, *EXPORTER))}
-    found.append(Row(EXPORTER[-1], {"version": "simulated"}, np.ones_like(at)))
+    build = METRICS["leadline_build_info"]
+    found.append(Row(build, {"version": "simulated"}, np.ones_like(at)))
     return sorted(found, key=lambda row: order[row.metric.name])
 
 
@@ -64,17 +66,16 @@ def _of_node(
     host = {"cluster": world.fleet.cluster} | node
     for metric in HOST:
         yield Row(metric, host, read.host[metric.name.removeprefix("leadline_host_memory_")])
-    info, up, success, duration, *_ = EXPORTER
     setup = {
         "kv_role": _ROLE[server.pool],
         "vllm_version": VERSION,
         "tensor_parallel": "1",
         "data_parallel": str(server.ranks),
     }
-    yield Row(info, mine | node | setup, flat)
-    yield Row(up, mine, flat)
-    for collector in (*_COLLECTORS, "vllm"):
-        # The pages come from several nodes, so each collector is told apart by its server.
+    yield Row(METRICS["leadline_instance_info"], mine | node | setup, flat)
+    yield Row(METRICS["leadline_target_up"], mine, flat)
+    for collector in _COLLECTORS:
+        # The page speaks for several nodes, so each collector is told apart by its server.
         labels = {"collector": collector, "server": server.name}
-        yield Row(success, labels, flat)
-        yield Row(duration, labels, 0.004 * flat)
+        yield Row(METRICS["leadline_collector_success"], labels, flat)
+        yield Row(METRICS["leadline_collector_duration_seconds"], labels, 0.004 * flat)
