@@ -8,15 +8,12 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, TextIO
-
-import uvicorn
+from typing import TYPE_CHECKING, Final, TextIO
 
 from catalog.config import Config
-from detectors.service import api
 from detectors.service.alertmanager import LAPSES_AFTER, Alertmanagers, alerts, outgoing
 from detectors.service.cycle import Cycle
 from detectors.service.ledger import Ledger, LedgerError
@@ -24,6 +21,9 @@ from detectors.service.links import LinkError
 from detectors.service.view import View
 from store.errors import StoreError
 from store.prometheus import PromStore
+
+if TYPE_CHECKING:
+    import uvicorn
 
 log = logging.getLogger("leadline.service")
 
@@ -45,15 +45,19 @@ class Service:
         self._view = view
         self._stop = threading.Event()
         self._news = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._judge, name="cycle", daemon=True),
-            threading.Thread(target=self._pulse, name="pulse", daemon=True),
-        ]
+        self._threads: list[threading.Thread] = []
 
-    def start(self) -> None:
-        """Start judging and notifying."""
-        for thread in self._threads:
-            thread.start()
+    def notify(self) -> None:
+        """Start to notify of what the ledger knows, and of what is found later."""
+        self._start("pulse", self._pulse)
+
+    def judge(self) -> None:
+        """Start to judge."""
+        self._start("cycle", self._judge)
+
+    def _start(self, name: str, target: Callable[[], None]) -> None:
+        self._threads.append(threading.Thread(target=target, name=name, daemon=True))
+        self._threads[-1].start()
 
     def stop(self) -> None:
         """Ask the threads to end and wait a little."""
@@ -121,16 +125,13 @@ def _serve(config: Config, ledger: Ledger, listener: socket.socket) -> None:
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
-    web = uvicorn.Server(
-        uvicorn.Config(
-            api.create(view), log_config=None, access_log=False, lifespan="off",
-            timeout_graceful_shutdown=2, server_header=False,
-        )
-    )  # fmt: skip
+    # After a restart alerts must be repeated before they lapse: before anything slow.
+    service.notify()
+    web = _web(view)
     # Off the main thread uvicorn leaves the signals to us.
     pages = threading.Thread(target=web.run, args=([listener],), name="pages", daemon=True)
     pages.start()
-    service.start()
+    service.judge()
     log.info("board: %s/ (judging every %g s)", view.links.board, config.service.every)
     stopped.wait()
     log.info("stopping")
@@ -138,6 +139,20 @@ def _serve(config: Config, ledger: Ledger, listener: socket.socket) -> None:
     service.stop()
     pages.join(STOPS_WITHIN)
     alertmanagers.close()
+
+
+def _web(view: View) -> uvicorn.Server:
+    """Return the web server; importing FastAPI takes longer than all the rest of the start."""
+    import uvicorn  # noqa: PLC0415
+
+    from detectors.service import api  # noqa: PLC0415
+
+    return uvicorn.Server(
+        uvicorn.Config(
+            api.create(view), log_config=None, access_log=False, lifespan="off",
+            timeout_graceful_shutdown=2, server_header=False,
+        )
+    )  # fmt: skip
 
 
 @contextmanager
