@@ -93,7 +93,7 @@ def segment_start(values: FloatArray, starts: FloatArray | None) -> int:
         changed = np.flatnonzero(np.abs(np.diff(starts[known])) > 5.0)
         return max(first, int(known[changed[-1] + 1])) if len(changed) else first
     y = values[seen]
-    if len(y) < 8:
+    if len(y) < 8 or y.min() >= RESTART_SHARE * y.max():
         return first
     before = np.minimum.reduce([y[:-5], y[1:-4], y[2:-3]])  # three points before
     with warnings.catch_warnings():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import numpy as np
 
 from catalog.panel import FloatArray, Panel
@@ -11,6 +13,7 @@ from detectors.drift.leak_windows import Growth
 
 PLACE = ("server", "node", "rank", "engine", "cgroup")
 SAME_AGE = 0.2  # lives that differ by less than this share are compared
+MOST_PEERS = 16  # more would cost and tell nothing
 FLAT = 0.25  # a peer that grew by less than this share of it is flat
 
 
@@ -26,15 +29,16 @@ def unlike_peers(panel: Panel, row: int, growth: Growth) -> bool:
     if not own > 0:
         return False
     age = _age(panel, row)
-    flat = [
-        _change(panel.values[other, first:]) < FLAT * own
+    alike = (
+        other
         for other in range(len(panel.labels))
         if other != row
         and without(panel.labels[other], *PLACE) == kind
         and abs(_age(panel, other) - age) <= SAME_AGE * age
-        and np.isfinite(_change(panel.values[other, first:]))
-    ]
-    return bool(flat) and all(flat)
+    )
+    changes = [_change(panel.values[other, first:]) for other in islice(alike, MOST_PEERS)]
+    known = [change for change in changes if np.isfinite(change)]
+    return bool(known) and max(known) < FLAT * own
 
 
 def per_load(panel: Panel, row: int, growth: Growth) -> tuple[str, float | None]:
