@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from catalog import promql
-from catalog.signals import METRICS, SIGNALS, target_record
-from dashboards.panel import GRAFANA_UNITS, LEVEL_LEGEND, Board, Panel, Query, Row
+from catalog.signals import METRICS, SIGNALS
+from dashboards.make import heatmap, own, signals
+from dashboards.panel import LEVEL_LEGEND, Board, Panel, Query, Row
 from dashboards.variables import condition
 
 UID: Final = "leadline-fleet"
@@ -19,59 +20,11 @@ _URGENT: Final = ((None, "red"), (12 * 3600.0, "orange"), (30 * 86400.0, "green"
 """Severity follows the time left: page under 12 h, ticket under 30 days."""
 
 
-def signals(
-    names: tuple[str, ...],
-    *,
-    pool: str = "",
-    title: str = "",
-    width: int = 8,
-    sla: bool = False,
-    low: float | None = 0.0,
-    high: float | None = None,
-) -> Panel:
-    """Return a panel of signals of one unit; *pool* fixes the pool, *sla* draws the levels."""
-    first = SIGNALS[names[0]]
-    queries = [_query(name, pool, alone=len(names) == 1) for name in names]
-    if sla:
-        where = condition(first.level, pool)
-        queries.append(
-            Query(
-                promql.selector(target_record(first), where), f"{LEVEL_LEGEND} {{{{deployment}}}}"
-            )
-        )
-    return Panel(
-        title or first.title, " ".join(dict.fromkeys(map(_meaning, names))),
-        GRAFANA_UNITS[first.unit], tuple(queries), width=width, low=low, high=high,
-    )  # fmt: skip
-
-
-def _meaning(name: str) -> str:
-    """Return what a signal is and how it misleads."""
-    signal = SIGNALS[name]
-    note = signal.note or " ".join(metric.help for metric in signal.metrics)
-    return f"{signal.title}, by {signal.level}. {note}"
-
-
-def _query(name: str, pool: str, *, alone: bool) -> Query:
-    signal = SIGNALS[name]
-    hidden = {"cluster", "namespace", "model_name", "node", "uuid"}
-    shown = [label for label in signal.labels if label not in hidden]
-    if pool:
-        shown.remove("pool")
-    legend = " ".join(f"{{{{{label}}}}}" for label in shown)
-    what = "" if alone else f"{name} "
-    return Query(promql.selector(signal.record, condition(signal.level, pool)), what + legend)
-
-
-def _own(name: str, where: str = "") -> str:
-    return promql.selector(METRICS[f"leadline_{name}"].name, where)
-
-
 def _findings() -> Row:
     place = condition("pool")
     left, effect = METRICS[_LEFT].name, METRICS["leadline_finding_effect"].name
-    state = METRICS["leadline_finding_state"].name
-    judged = _own("detector_series", 'state="judged"')
+    firing = own("finding_state", f'{place},state="firing"')
+    judged = own("detector_series", 'state="judged"')
     return Row(
         "Lead time",
         (
@@ -84,28 +37,26 @@ def _findings() -> Row:
             Panel(
                 "Findings firing", "Findings of the last cycle that fire; watched ones are not "
                 "counted.", "short",
-                (Query(f'count ({promql.selector(state, place)} unless '
-                       f'{promql.selector(state, "state!=" + chr(34) + "firing" + chr(34))}) '
-                       "or vector(0)"),),
+                (Query(f"count ({firing}) or vector(0)"),),
                 "stat", 4, 4, steps=((None, "green"), (1.0, "orange")),
             ),
             Panel(
                 "Detector's last cycle", "Age of the last complete cycle; above 5 minutes the "
                 "detector is dead and findings are old.", "s",
-                (Query(f"time() - max ({_own('detector_last_cycle_timestamp_seconds')})"),),
+                (Query(f"time() - max ({own('detector_last_cycle_timestamp_seconds')})"),),
                 "stat", 4, 4, low=0.0, steps=((None, "green"), (300.0, "red")),
             ),
             Panel(
                 "Share of series judged", "Series that can be judged, of all that the detector "
                 "sees. Unknown is not healthy.", "percentunit",
-                (Query(f"sum ({judged}) / (sum ({_own('detector_series')}) > 0)"),),
+                (Query(f"sum ({judged}) / (sum ({own('detector_series')}) > 0)"),),
                 "stat", 4, 4, low=0.0, high=1.0, decimals=1,
                 steps=((None, "red"), (0.5, "orange"), (0.9, "green")),
             ),
             Panel(
                 "Servers up", "vLLM servers whose metrics page was read, of those known.", "short",
-                (Query(f"sum ({_own('target_up', condition('server'))})", "up"),
-                 Query(f"count ({_own('target_up', condition('server'))})", "known")),
+                (Query(f"sum ({own('target_up', condition('server'))})", "up"),
+                 Query(f"count ({own('target_up', condition('server'))})", "known")),
                 "stat", 8, 4,
             ),
             Panel(
@@ -130,20 +81,13 @@ def _users() -> Row:
             signals(("error_ratio",), high=1.0),
             signals(("request_rate",)),
             signals(("output_tokens_rate",)),
-            _heatmap(),
+            heatmap(
+                "request_time_per_output_token_seconds",
+                "Distribution of time per output token (decode)",
+                "decode",
+            ),
         ),
     )
-
-
-def _heatmap() -> Panel:
-    buckets = METRICS["vllm:request_time_per_output_token_seconds"]
-    # Means are recorded; a distribution needs the buckets as they were scraped.
-    expr = promql.rate(buckets, ("le",), condition("pool", "decode"), "_bucket")
-    return Panel(
-        "Distribution of time per output token (decode)",
-        "Finished requests by their mean time per output token. " + buckets.help,
-        "s", (Query(expr, "{{le}}", exemplar=True),), "heatmap",
-    )  # fmt: skip
 
 
 def _stages() -> Row:

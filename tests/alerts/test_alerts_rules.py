@@ -156,3 +156,10 @@ def test_links_follow_the_configuration() -> None:
     linked = ALERTS[0].to_dict(Config.model_validate({"service": service}))["annotations"]
     assert linked["runbook_url"] == f"https://x.example/runbooks/{ALERTS[0].name}"
     assert linked["dashboard_url"].startswith("https://g.example/d/leadline-fleet?var-cluster=")
+
+
+def test_every_module_with_alerts_is_registered() -> None:
+    """A file of alerts that nobody calls would never fire."""
+    sources = {path.stem: path.read_text() for path in (ROOT / "alerts").glob("*.py")}
+    written = {name for name, text in sources.items() if "\ndef alerts(" in text}
+    assert {f"alerts.{name}" for name in written} == {m.__module__ for m in rules.MODULES.values()}

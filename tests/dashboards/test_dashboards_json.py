@@ -12,6 +12,7 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from alerts.rule import DASHBOARD_UID
+from catalog.signals import SIGNALS
 from dashboards import generate
 from dashboards.adapter import SOURCE, TAG
 from dashboards.fleet import UID
@@ -105,3 +106,12 @@ def test_the_adapter_says_what_grafanalib_cannot() -> None:
         assert not dead & set(panel)
         assert not any(dead & set(target) for target in panel["targets"])
     assert not {"rows", "style", "sharedCrosshair", "__inputs"} & set(board)
+
+
+def test_every_signal_is_on_a_board_and_every_board_is_registered() -> None:
+    """Nothing is recorded in vain, and no file with a board lies about unused."""
+    shown = "".join(FILES.values())
+    assert not [signal.record for signal in SIGNALS.values() if signal.record not in shown]
+    folder = generate.HERE.parent
+    written = {p.stem for p in folder.glob("*.py") if "\nBOARD: Final" in p.read_text("utf-8")}
+    assert len(written) == len(generate.BOARDS)

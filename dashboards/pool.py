@@ -1,0 +1,54 @@
+"""One pool: every latency, its load, and its cache."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dashboards.make import heatmap, signals
+from dashboards.panel import Board, Row
+
+_LATENCY: Final = Row(
+    "Latency",
+    (
+        signals(("ttft_mean", "ttft_p50", "ttft_p90", "ttft_p99"), title="Time to first token"),
+        signals(("tpot_mean", "tpot_p50", "tpot_p99"), title="Time per output token"),
+        signals(("itl_mean", "itl_p99"), title="Time between steps that returned tokens"),
+        signals(("queue_mean", "prefill_time_mean", "decode_time_mean", "e2e_mean"),
+                title="Where a request's time goes"),
+        heatmap("time_to_first_token_seconds", "Distribution of time to first token"),
+        heatmap("inter_token_latency_seconds", "Distribution of time between steps"),
+    ),
+)  # fmt: skip
+
+_LOAD: Final = Row(
+    "Load",
+    (
+        signals(("finished_rate_by_reason",)),
+        signals(("input_tokens_rate", "computed_tokens_rate", "output_tokens_rate"),
+                title="Tokens"),
+        signals(("tokens_per_step",)),
+        signals(("requests_running",)),
+        signals(("requests_waiting_by_reason",)),
+        signals(("preemption_rate",)),
+    ),
+)  # fmt: skip
+
+_PROBE: Final = Row(
+    "Probe",
+    (signals(("probe_ttft",), width=12), signals(("probe_tpot",), width=12)),
+)
+
+_CACHE: Final = Row(
+    "Cache",
+    (
+        signals(("kv_usage",), width=12, high=1.0),
+        signals(("prefix_hit_ratio",), width=12, high=1.0),
+    ),
+)
+
+BOARD: Final = Board(
+    "leadline-pool",
+    "Leadline / One pool",
+    "Latency, load and cache of the chosen pool; of all pools side by side when none is chosen.",
+    (_LATENCY, _LOAD, _CACHE, _PROBE),
+)
