@@ -1,4 +1,4 @@
-"""One card per finding: the sentence, the numbers, the series with the fit drawn."""
+"""One card per incident: the sentence, the numbers, the series with the fit drawn."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from detectors.drift.context import LimitsLike
 from detectors.finding import Finding
 from reports import words
 from reports.chart import Line, Picture, svg
+from reports.incidents import Incident, member
 from reports.rows import container, incarnations
 from reports.trends import ratio_of
 
@@ -28,58 +29,55 @@ AHEAD: Final = 0.35
 
 @dataclass(frozen=True)
 class Card:
-    """A finding as it is printed."""
+    """An incident as it is printed; `members` are name, rate, interval and onset of each."""
 
     title: str
     state: str
     severity: str
     cause: str
     facts: tuple[tuple[str, str], ...]
+    members: tuple[tuple[str, str, str, str], ...]
     charts: tuple[tuple[str, Markup], ...]
     runbook: str
 
 
-def card(finding: Finding, panels: Mapping[str, Panel], limits: LimitsLike) -> Card:
-    """Return the card of *finding*, drawn on the panels it was found in."""
-    signal = SIGNALS[finding.signal]
+def card(incident: Incident, panels: Mapping[str, Panel], limits: LimitsLike) -> Card:
+    """Return the card of *incident*, drawn on the panels it was found in."""
+    first = incident.first
+    many = len(incident.findings) > 1
     return Card(
-        title=f"{kind_of(finding)}: {place_name(finding.labels)}",
-        state={"firing": "drifting", "watch": "unknown", "ended": "stable"}[finding.state],
-        severity=finding.severity if finding.state == "firing" else finding.state,
-        cause=finding.cause,
-        facts=tuple(_facts(finding, signal.unit)),
-        charts=tuple(_charts(finding, panels, limits)),
-        runbook=finding.runbook,
+        title=f"{incident.kind}: {incident.place}",
+        state={"firing": "drifting", "watch": "unknown", "ended": "stable"}[first.state],
+        severity=first.severity if first.state == "firing" else first.state,
+        cause=("The most urgent: " if many else "") + first.cause,
+        facts=tuple(_facts(incident)),
+        members=tuple(_member(f, incident.unit) for f in incident.findings) if many else (),
+        charts=tuple(_charts(incident, panels, limits)),
+        runbook=first.runbook,
     )
 
 
-_KINDS: Final = {"leak": "Memory leak", "falling": "Falling ratio", "unknown": "Not judged"}
+def _member(finding: Finding, unit: Unit) -> tuple[str, str, str, str]:
+    effect, spelt = _rate(finding, unit)
+    return member(finding.labels), effect, spelt, words.instant(finding.since)
 
 
-def kind_of(finding: Finding) -> str:
-    """Return what sort of finding it is, in words."""
-    return _KINDS.get(finding.kind, finding.kind.replace("_", " ").capitalize())
+def _rate(finding: Finding, unit: Unit) -> tuple[str, str]:
+    low, high = (
+        math.nan if end is None else end / 3600 for end in (finding.effect_low, finding.effect_high)
+    )
+    effect = math.nan if finding.effect is None else finding.effect / 3600
+    return words.rate(effect, unit), words.interval(low, high, unit)
 
 
-def place_name(labels: Labels) -> str:
-    """Return where a finding is: deployment and pool, then process and server."""
-    pool = " · ".join(labels[name] for name in ("deployment", "pool") if labels.get(name))
-    names = ["process", "rank", "engine", "cgroup", "server", "node"]
-    if labels.get("node") and labels.get("server", "").startswith(labels["node"]):
-        names.remove("node")
-    inner = " ".join(labels[name] for name in names if labels.get(name))
-    return ", ".join(part for part in (pool, inner) if part) or "the whole table"
-
-
-def _facts(finding: Finding, unit: Unit) -> list[tuple[str, str]]:
+def _facts(incident: Incident) -> list[tuple[str, str]]:
+    finding, unit = incident.first, incident.unit
     facts = []
-    if finding.effect is not None:
-        low, high = (
-            math.nan if end is None else end / 3600
-            for end in (finding.effect_low, finding.effect_high)
-        )
-        spelt = words.interval(low, high, unit)
-        facts.append(("Rate", f"{words.rate(finding.effect / 3600, unit)} (90 %: {spelt})"))
+    if incident.effect is not None and len(incident.findings) == 1:
+        effect, spelt = _rate(finding, unit)
+        facts.append(("Rate", f"{effect} (90 %: {spelt})"))
+    elif incident.effect is not None and unit == "bytes":
+        facts.append(("Rate", f"{words.rate(incident.effect, unit)} together"))
     if finding.limit is not None:
         place = finding.evidence.get("place")
         facts.append(("Limit", human(finding.limit, unit) + (f", {place}" if place else "")))
@@ -88,7 +86,7 @@ def _facts(finding: Finding, unit: Unit) -> list[tuple[str, str]]:
         at = words.instant(finding.as_of + finding.time_to_breach)
         facts.append(("Time left", f"{words.left(finding.time_to_breach)} (90 %: {spelt})"))
         facts.append(("Reached", at))
-    elif finding.kind != "unknown":
+    else:
         facts.append(("Time left", "unknown: no limit is known, or it isn't approached"))
     if finding.since is not None:
         seen = human_duration(finding.as_of - finding.since)
@@ -108,13 +106,17 @@ def _odds(margin: float) -> str:
 
 
 def _charts(
-    finding: Finding, panels: Mapping[str, Panel], limits: LimitsLike
+    incident: Incident, panels: Mapping[str, Panel], limits: LimitsLike
 ) -> list[tuple[str, Markup]]:
+    finding = incident.first
     panel = panels.get(finding.signal)
-    at = None if panel is None else _row(panel, finding.labels)
-    if panel is None or at is None:
+    if panel is None:
         return []
-    one = panel.rows([at])
+    found = [_row(panel, one.labels) for one in incident.findings]
+    rows = [at for at in found if at is not None]
+    if not rows or found[0] is None:
+        return []
+    chosen = panel.rows(rows)
     signal = SIGNALS[finding.signal]
     # A leak's limit is its place's, not this process's: it belongs on the chart of the place.
     limit = finding.limit if finding.kind != "leak" else None
@@ -122,14 +124,16 @@ def _charts(
     if limit is not None and lines and (ahead := _ahead(finding, lines[0], panel)):
         lines.append(ahead)
     picture = Picture(
-        title=f"{signal.title} of {place_name(finding.labels)}, with the fitted line",
-        times=one.times, values=ratio_of(one), unit=signal.unit,
+        title=f"{signal.title}, {incident.place}, with the fitted line of {member(finding.labels)}",
+        times=chosen.times, values=ratio_of(chosen), unit=signal.unit,
         state="drifting" if finding.state == "firing" else "unknown",
-        strong=0, lines=lines, limit=limit, starts=incarnations(one), since=finding.since,
+        strong=0, lines=lines, limit=limit, starts=incarnations(chosen), since=finding.since,
         width=WIDTH, height=HEIGHT,
     )  # fmt: skip
-    charts = [(signal.title, svg(picture))]
-    return charts + _container_chart(finding, panels, limits)
+    caption = f"{signal.title}: {member(finding.labels)}"
+    if len(rows) > 1:
+        caption += f", in the band of all {len(rows)}"
+    return [(caption, svg(picture)), *_container_chart(finding, panels, limits)]
 
 
 def _row(panel: Panel, labels: Labels) -> int | None:

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from catalog.panel import FloatArray, Labels, Panel
 from catalog.signal import Signal
-from catalog.units import Unit, human
+from catalog.units import Unit
 from detectors.drift.context import LimitsLike
 from detectors.finding import Finding
 from reports import words
@@ -21,6 +21,8 @@ from reports.chart import Picture, svg
 from reports.places import Place
 from reports.trends import Reading, State, ratio_of
 
+LEAST_SEEN: Final = 0.5
+"""Share of the span in which a signal must have been seen to be called stable over it."""
 MOST_STARTS: Final = 40
 LATE: Final = 0.03
 """Share of the span after which it is worth a word that judging began."""
@@ -81,6 +83,7 @@ def row(
     values = ratio_of(panel)
     bound = _limit(signal, panel.labels[0], context)
     found = [_capped(one, values[at], context.top) for at, one in enumerate(found)]
+    found = _seen_enough(found, values)
     finding = _finding(signal, panel, context.findings)
     state = _state(found, finding)
     strong = _strongest(found, panel, finding, signal, bound) if state != "unknown" else 0
@@ -102,8 +105,8 @@ def row(
         change={"stable": "none clear", "unknown": "unknown"}.get(
             state, words.rate(slope, signal.unit)
         ),
-        interval=words.interval(low, high, signal.unit) if state != "unknown" else "",
-        limit="" if bound is None else human(bound, signal.unit),
+        interval=_interval(low, high, best, signal.unit, panel) if state != "unknown" else "",
+        limit="" if bound is None else words.value(bound, signal.unit),
         breach=words.left(breach) if drifting and math.isfinite(breach) else "",
         breach_seconds=breach,
         beyond=_beyond(signal, values, bound),
@@ -140,10 +143,23 @@ def _capped(one: Reading, values: FloatArray, top: float | None) -> Reading:
     return replace(one, state="unknown", why="above the highest bucket, can't say how far")
 
 
+def _seen_enough(found: Sequence[Reading], values: FloatArray) -> list[Reading]:
+    """Return the readings, stable ones as unknown where most of the span was not seen.
+
+    The series of a place are taken together: a rolling update ends some and begins others.
+    """
+    seen = float(np.isfinite(values).any(axis=0).mean())
+    if seen >= LEAST_SEEN:
+        return list(found)
+    why = f"seen in only {words.share(seen)} of the span"
+    return [replace(one, state="unknown", why=why) if one.state == "stable" else one
+            for one in found]  # fmt: skip
+
+
 def _speller(unit: Unit, top: float | None) -> Callable[[float], str]:
     def spell(value: float) -> str:
         above = top is not None and value >= top * (1 - 1e-9)
-        return f"above {human(value, unit)}" if above else human(value, unit)
+        return ("above " if above else "") + words.value(value, unit)
 
     return spell
 
@@ -212,6 +228,14 @@ def _speed(one: Reading, finding: Finding | None) -> tuple[float, float, float]:
             math.nan if high is None else high / 3600,
         )
     return one.slope, one.low, one.high
+
+
+def _interval(low: float, high: float, best: Reading, unit: Unit, panel: Panel) -> str:
+    """Return the interval of the slope; none for what stands still to many digits."""
+    span = float(panel.times[-1] - panel.times[0])
+    if best.state == "stable" and max(abs(low), abs(high)) * span <= 1e-5 * abs(best.level):
+        return ""
+    return words.interval(low, high, unit)
 
 
 def _beyond(signal: Signal, values: FloatArray, bound: float | None) -> float:

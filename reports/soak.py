@@ -17,11 +17,12 @@ from catalog.config import Config
 from catalog.panel import Panel
 from catalog.signal import Signal
 from catalog.signals import SIGNALS
-from catalog.units import human, human_duration
+from catalog.units import human_duration
 from detectors.drift.judge import NEEDED, judge
 from detectors.finding import Finding
 from reports import places, words
 from reports.cards import Card, card, container_limits
+from reports.incidents import incidents
 from reports.places import Fleet, Place
 from reports.rows import Context, Row, missing, row
 from reports.trends import readings
@@ -160,7 +161,7 @@ def _try(soak: _Soak, signal: Signal, read: Read, *, first: bool) -> Panel | Non
 
 def _rows(soak: _Soak, group: str, signal: Signal, panel: Panel, top: float | None) -> None:
     as_of = float(panel.times[-1])
-    found = readings(panel, as_of, lambda value: human(value, signal.unit))
+    found = readings(panel, as_of, lambda value: words.value(value, signal.unit))
     for (place, detail), chosen in places.by_place(panel).items():
         mine = [f for f in soak.findings if places.place_of(f.labels) == place]
         context = Context(soak.config, container_limits(soak.judged), mine, top)
@@ -205,7 +206,7 @@ def _render(soak: _Soak, summary: Summary, source: Source) -> str:
         lstrip_blocks=True,
     )
     sections = _sections(soak)
-    told = [f for f in soak.findings if f.kind != "unknown"]
+    told = incidents(soak.findings)
     return environment.get_template("soak.html").render(
         summary=summary,
         shape=soak.fleet.shape,
@@ -219,7 +220,7 @@ def _render(soak: _Soak, summary: Summary, source: Source) -> str:
         version=_version(),
         pools=[_pool(place, soak, rows) for place, rows in sections],
         sections=sections,
-        cards=[card(f, soak.judged, soak.config) for f in told[:MOST_CARDS]],
+        cards=[card(one, soak.judged, soak.config) for one in told[:MOST_CARDS]],
         more_cards=max(0, len(told) - MOST_CARDS),
         unjudged=[f.cause for f in soak.findings if f.kind == "unknown"],
         absent=[(signal, why) for signal, why in soak.absent if signal.name not in places.HIDDEN],

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from catalog.signals import SIGNALS
 from catalog.units import human_duration
 from detectors.drift.context import TICKET_BELOW
 from detectors.finding import Finding
 from reports import words
-from reports.cards import kind_of, place_name
+from reports.incidents import incidents
 from reports.places import place_of
 from reports.rows import Row
 
@@ -38,7 +37,7 @@ class Summary:
 
 def judge_soak(rows: Sequence[Row], findings: Sequence[Finding], span: float) -> Summary:
     """Return the verdict: a finding or a broken SLA fails, a blind spot can't pass."""
-    failed = [_finding(f) for f in findings if f.state == "firing" and f.kind != "unknown"]
+    failed = [one.sentence for one in incidents(findings) if one.first.state == "firing"]
     failed += [_broken(row) for row in sorted(rows, key=lambda r: -r.beyond) if _breaks(row)]
     failed += [
         f"{row.title} drifts towards its limit: {row.breach} left"
@@ -56,15 +55,6 @@ def judge_soak(rows: Sequence[Row], findings: Sequence[Finding], span: float) ->
         names = ", ".join(dict.fromkeys(row.title for row in drifts))
         reasons.append(f"worth a look, though nothing is near a limit: {names}")
     return Summary("pass", tuple(reasons))
-
-
-def _finding(finding: Finding) -> str:
-    """Return a finding in one sentence; its card has the rest."""
-    left = finding.time_to_breach
-    when = f"{words.left(left)} left" if left is not None else "no limit is known"
-    unit = SIGNALS[finding.signal].unit
-    speed = "" if finding.effect is None else f" {words.rate(finding.effect / 3600, unit)},"
-    return f"{kind_of(finding)} in {place_name(finding.labels)}:{speed} {when}"
 
 
 def _breaks(row: Row) -> bool:

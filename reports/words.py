@@ -15,6 +15,11 @@ def instant(at: float | None) -> str:
     return f"{datetime.fromtimestamp(at, UTC):%a %-d %b %Y, %H:%M} UTC"
 
 
+def value(number: float, unit: Unit | str) -> str:
+    """Return a value as `units.human` does, without the unit where the signal's name says it."""
+    return human(number, unit).removesuffix(" count")
+
+
 def rate(per_second: float, unit: Unit | str) -> str:
     """Return a speed in the span that reads best: bytes by hour, all else by day."""
     if not math.isfinite(per_second):
@@ -41,6 +46,8 @@ def _speed(size: float, unit: Unit | str) -> str:
     if unit.startswith("bytes"):
         return f"{human(day, unit)} a day"
     name = unit.replace("_per_second", "/s").replace("per_second", "/s")
+    if name == "count":
+        return f"{day:.3g} a day"
     return f"{day:.3g} {name} a day" if "/" in name else f"{day:.3g} {name}/d"
 
 
