@@ -28,9 +28,9 @@ def make(folder: Path) -> None:
     if not _runs(python, "-m", "pip", "--version"):
         _say(f"making {folder} with Python {sys.version.split()[0]}")
         _venv(folder)
-        _pip(python, f"--upgrade {PIP}", "--upgrade", PIP)
+    _pip(python, f"of {PIP}", PIP)
     _say("installing Leadline and its tools (minutes, the first time)")
-    _pip(python, "of Leadline", PIP, "-e", f"{ROOT}[serve,dashboards]", "--group", "dev")
+    _pip(python, "of Leadline", "-e", f"{ROOT}[serve,dashboards]", "--group", "dev")
 
 
 def _venv(folder: Path) -> None:
