@@ -35,31 +35,44 @@ class Instant(Protocol):
 
 @dataclass(frozen=True)
 class Twice:
-    """One server (and engine) whose series come from several scrape jobs."""
+    """One server (and engine) whose series come by several ways.
+
+    Attributes:
+        family: Who writes those series.
+        labels: Of the engine.
+        ways: `the jobs a and b`, or `the targets x and y` of one job.
+    """
 
     family: str
     labels: Labels
-    jobs: tuple[str, ...]
+    ways: str
 
 
 def seen_twice(source: Instant, now: float) -> list[Twice]:
-    """Return the servers that are scraped under more than one job."""
+    """Return the servers that are scraped by more than one job, or twice by one."""
     found: list[Twice] = []
     for signal in _SEEN_BY:
-        family = _family(signal.name)
-        expr = promql.gauge(signal.metrics[0], (*LEVELS["engine"], "job"), "max")
-        jobs: dict[tuple[str, str], set[str]] = {}
-        pools: dict[tuple[str, str], list[Labels]] = {}
+        # Several pid series of one page are one scrape.
+        expr = promql.gauge(signal.metrics[0], (*LEVELS["engine"], "job", "instance"), "max")
+        by_server: dict[tuple[str, ...], list[Labels]] = {}
         for sample in source.instant(expr, now):
-            labels = sample.labels
-            server = (labels.get("server", ""), labels.get("engine", ""))
+            # Pods of two clusters may have one address.
+            server = tuple(sample.labels.get(n, "") for n in ("server", "engine", "cluster"))
             if server[0]:
-                jobs.setdefault(server, set()).add(labels.get("job", ""))
-                pools.setdefault(server, []).append(labels)
-        for server, names in jobs.items():
-            if len(names) > 1:
-                found += [Twice(family, one, tuple(sorted(names))) for one in pools[server]]
+                by_server.setdefault(server, []).append(sample.labels)
+        for seen in by_server.values():
+            if ways := _ways(seen):
+                found += [Twice(_family(signal.name), one, ways) for one in seen]
     return found
+
+
+def _ways(seen: Iterable[Labels]) -> str:
+    """Return by which ways one engine arrives, in words; empty for a single one."""
+    ways = {(one.get("job", ""), one.get("instance", "")) for one in seen}
+    jobs, targets = ({way[i] for way in ways} for i in (0, 1))
+    if len(jobs) > 1:
+        return f"the jobs {' and '.join(sorted(jobs))}"
+    return f"the targets {' and '.join(sorted(targets))}" if len(targets) > 1 else ""
 
 
 def refuse(
@@ -89,9 +102,8 @@ def _reason(signal: str, labels: Labels, twice: Iterable[Twice]) -> str:
         )
     for double in twice:
         if double.family == _family(signal) and _covers(double.labels, labels):
-            jobs = " and ".join(double.jobs)
             return (
-                f"not judged: {double.labels.get('server')} arrives under the jobs {jobs}, each "
+                f"not judged: {double.labels.get('server')} arrives under {double.ways}, each "
                 "value twice; scrape it once (--no-vllm, or drop one job)"
             )
     return ""
@@ -111,8 +123,10 @@ def _covers(double: Labels, labels: Labels) -> bool:
 
 
 def _unknown(signal: str, labels: Labels, reason: str, now: float) -> Finding:
-    named = {n: labels[n] for n in (*LEVELS["server"],) if labels.get(n)}
+    named = {n: labels[n] for n in LEVELS["server"] if labels.get(n)}
+    no_pool = labels.get("pool") == "unknown"
     return Finding(
         id=finding_id(DETECTOR, signal, named, 0.0), kind="unknown", verdict="unknown",
         detector=DETECTOR, signal=signal, labels=named, as_of=now, state="watch", cause=reason,
+        runbook="LeadlinePoolUnknown" if no_pool else "LeadlineScrapedTwice",
     )  # fmt: skip

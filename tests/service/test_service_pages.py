@@ -245,12 +245,17 @@ def test_servers_of_no_known_pool_are_refused_and_named(start: Start) -> None:
 
 def test_a_server_under_two_jobs_is_refused_and_named(start: Start) -> None:
     """Each value counts twice there; the other server is judged all the same."""
-    service = start(LEAK)
+    other = (process("DP0", server="n2:8000", node="n2"), flat(3.0))
+    service = start({**LEAK, "host_anon_swap": (*LEAK["host_anon_swap"], other)})
     place = {k: v for k, v in PLACE.items() if k != "node"}
     service.fleet.seen = [Sample({**place, "job": job}, NOW, 1.0) for job in ("vllm", "leadline")]
     service.run()
     assert service.json("/incidents") == []
     assert "under the jobs leadline and vllm" in service.text("/")
+    [memory] = [s for s in service.json("/signals") if s["name"] == "host_anon_swap"]
+    assert (memory["judged"], memory["unknown"]) == (1, 2)
+    books = {f["runbook"] for f in service.json("/findings?kind=unknown")}
+    assert all(service.get(f"/runbooks/{book}").is_success for book in books)
 
 
 def test_prometheus_away_keeps_alerts_alive_with_their_old_as_of(start: Start) -> None:
@@ -324,8 +329,10 @@ def test_a_ledger_that_can_no_longer_be_written_stops_nothing(start: Start) -> N
 
 def test_metrics_are_valid_and_no_two_findings_share_their_labels(start: Start) -> None:
     """What Prometheus would drop without a word isn't there."""
-    service = start(LEAK)
+    twins = [(process("DP0", engine=str(i)), grows(1.3)) for i in range(2)]
+    service = start({**LEAK, "host_anon_swap": (*twins, (process("DP1"), flat(3.0)))})
     service.run(2)
+    assert len(service.json("/findings?state=firing")) == 2
     families = {f.name: f for f in text_string_to_metric_families(service.text("/metrics"))}
     for family in families.values():
         keys = [tuple(sorted(s.labels.items())) for s in family.samples]
@@ -337,7 +344,7 @@ def test_metrics_are_valid_and_no_two_findings_share_their_labels(start: Start) 
         s for s in families["leadline_detector_series"].samples
         if s.labels == {"signal": "host_anon_swap", "state": "judged"}
     ]  # fmt: skip
-    assert judged.value == 2
+    assert judged.value == 3
 
 
 def test_ready_only_after_a_cycle(start: Start) -> None:
