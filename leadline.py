@@ -55,8 +55,12 @@ def detect(args: argparse.Namespace) -> int:
     from detectors.finding_table import render
 
     config = _config(args, **_bounds(args), prometheus={"url": args.prometheus})
-    panels = _read_table(args.input) if args.input else _read_prometheus(config, args.last)
-    findings = judge(panels, config)
+    refused: list[Finding] = []
+    if args.input:
+        panels = _read_table(args.input)
+    else:
+        panels, refused = _read_prometheus(config, args.last)
+    findings = [*judge(panels, config), *refused]
     if args.json:
         for finding in findings:
             print(json.dumps(finding.to_dict(), allow_nan=False))
@@ -144,8 +148,8 @@ def simulate(args: argparse.Namespace) -> int:
         return 0
     from simulator.server import run
 
-    until = float(args.until) if args.until else None
-    return run(args.listen, args.scenario, seed=args.seed, until=until)
+    ending = float(args.until) if args.until else None
+    return run(args.listen, args.scenario, seed=args.seed, until=ending)
 
 
 def check_config(args: argparse.Namespace) -> int:
@@ -206,15 +210,18 @@ def _read_table(path: str) -> Mapping[str, Panel]:
     return panels
 
 
-def _read_prometheus(config: Config, last: str) -> Mapping[str, Panel]:
+def _read_prometheus(config: Config, last: str) -> tuple[Mapping[str, Panel], list[Finding]]:
+    """Return what can be judged, and a finding for each server that can't."""
     from catalog.signals import signal
     from detectors.drift.judge import NEEDED
+    from detectors.service.refuse import refuse, seen_twice
     from store.prometheus import PromStore
 
     store = _store(PromStore, config)
     end = time.time()
     start, step = end - _seconds(last), config.prometheus.step
-    return {name: store.panel(signal(name), start, end, step) for name in NEEDED}
+    panels = {name: store.panel(signal(name), start, end, step) for name in NEEDED}
+    return refuse(panels, seen_twice(store, end), end)
 
 
 def _exit_code(findings: Sequence[Finding], *, fail_on: str) -> int:
