@@ -100,9 +100,12 @@ def _fall(
 def _described(
     got: Score, span: float, ratio: FloatArray, trials: FloatArray | None, times: FloatArray
 ) -> _Fall:
-    """Return the fall with its level, slope and shape, over the span and as much before."""
+    """Return the fall with its level, slope and shape, since its onset and as long before.
+
+    The onset is then in the middle of the window, where a hinge or a step is told best.
+    """
     step = times[1] - times[0]
-    points = min(len(ratio), 2 * round(span / step))
+    points = min(len(ratio), max(FEWEST, 2 * (len(ratio) - got.onset)))
     size = min(64, points)
     width = points // size
     tail = slice(len(ratio) - size * width, len(ratio))
