@@ -25,6 +25,7 @@ _TICKS: Final = (HOUR / 4, HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 2 * DAY, 7 
 COLOURS: Final = {"stable": "#1d6f5c", "drifting": "#b3261e", "unknown": "#6b7280"}
 LEAST_SHARE: Final = 0.1
 """The y axis spans at least this share of the level, so that noise doesn't look like a drift."""
+LEAST_SPAN: Final[dict[Unit, float]] = {"ratio": 0.01, "count": 4.0, "requests": 4.0, "bytes": 1e6}
 
 
 @dataclass(frozen=True)
@@ -143,9 +144,7 @@ def _range(picture: Picture) -> tuple[float, float]:
     if not len(every):
         return 0.0, 1.0
     low, high = float(every.min()), float(every.max())
-    least = max(LEAST_SHARE * max(abs(low), abs(high)), 1e-12)
-    if picture.unit in ("count", "requests"):
-        least = max(least, 4.0)
+    least = max(LEAST_SHARE * max(abs(low), abs(high)), LEAST_SPAN.get(picture.unit, 1e-3))
     if picture.limit is not None and (
         picture.limit_always or _limit_is_near(picture.limit, low, high, least)
     ):

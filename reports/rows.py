@@ -41,8 +41,8 @@ class Row:
     state: State
     why: str
     detail: str = ""
-    level: str = "unknown"
-    change: str = "unknown"
+    level: str = "–"
+    change: str = "–"
     interval: str = ""
     limit: str = ""
     breach: str = ""
@@ -101,10 +101,8 @@ def row(
         state=state,
         why=_why(found, state, panel.labels[strong], finding),
         detail=detail,
-        level=spell(level),
-        change={"stable": "none clear", "unknown": "unknown"}.get(
-            state, words.rate(slope, signal.unit)
-        ),
+        level=spell(level) if math.isfinite(level) else "–",
+        change={"stable": "none clear", "unknown": "–"}.get(state, words.rate(slope, signal.unit)),
         interval=_interval(low, high, best, signal.unit, panel) if state != "unknown" else "",
         limit="" if bound is None else words.value(bound, signal.unit),
         breach=words.left(breach) if drifting and math.isfinite(breach) else "",

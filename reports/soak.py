@@ -11,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from catalog.config import Config
@@ -56,6 +57,7 @@ class _Soak:
     end: float
     step: float
     config: Config
+    as_of: float = math.nan
     judged: dict[str, Panel] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
@@ -93,7 +95,7 @@ def write(
         raise ValueError(f"a report needs a span above zero, not {human_duration(end - start)}")
     soak = _Soak(start, end, _step(config.prometheus.step, end - start), config)
     _gather(soak, source)
-    summary = judge_soak(soak.rows, soak.findings, end - start)
+    summary = judge_soak(soak.rows, soak.findings, start, end, soak.as_of)
     text = _render(soak, summary, source)
     output.parent.mkdir(parents=True, exist_ok=True)
     partial = output.with_name(f".{output.name}.partial")
@@ -124,7 +126,8 @@ def _gather(soak: _Soak, source: Source) -> None:
     for name in NEEDED:
         if panel := _try(soak, SIGNALS[name], read, first=name == NEEDED[0]):
             soak.judged[name] = panel
-    soak.findings = judge(soak.judged, soak.config, as_of=_as_of(soak))
+    soak.as_of = _as_of(soak.judged, soak.end)
+    soak.findings = judge(soak.judged, soak.config, as_of=soak.as_of)
     for group, signal in places.shown():
         panel = soak.judged.get(signal.name)
         if panel is None and signal.name not in NEEDED:
@@ -134,10 +137,13 @@ def _gather(soak: _Soak, source: Source) -> None:
     _expected(soak)
 
 
-def _as_of(soak: _Soak) -> float:
-    """Return the moment that is judged: the last grid point of the span."""
-    newest = [float(p.times[-1]) for p in soak.judged.values() if len(p.times)]
-    return max(newest, default=soak.end)
+def _as_of(panels: Mapping[str, Panel], end: float) -> float:
+    """Return the moment that is judged: when the data ends, for a soak may be over by now."""
+    newest = []
+    for panel in panels.values():
+        known = np.flatnonzero(np.isfinite(panel.values).any(axis=0))
+        newest += panel.times[known[-1:]].tolist()
+    return float(max(newest, default=end))
 
 
 def _try(soak: _Soak, signal: Signal, read: Read, *, first: bool) -> Panel | None:
@@ -160,7 +166,7 @@ def _try(soak: _Soak, signal: Signal, read: Read, *, first: bool) -> Panel | Non
 
 
 def _rows(soak: _Soak, group: str, signal: Signal, panel: Panel, top: float | None) -> None:
-    as_of = float(panel.times[-1])
+    as_of = max(soak.as_of, float(panel.times[0])) if soak.judged else _as_of({"": panel}, soak.end)
     found = readings(panel, as_of, lambda value: words.value(value, signal.unit))
     for (place, detail), chosen in places.by_place(panel).items():
         mine = [f for f in soak.findings if places.place_of(f.labels) == place]
@@ -214,6 +220,7 @@ def _render(soak: _Soak, summary: Summary, source: Source) -> str:
         start=words.instant(soak.start),
         end=words.instant(soak.end),
         span=human_duration(soak.end - soak.start),
+        ended=words.instant(soak.as_of) if soak.end - soak.as_of > 2 * soak.step else "",
         step=human_duration(soak.step),
         source=source.url if isinstance(source, PromStore) else "a table of signals",
         made=words.instant(time.time()),

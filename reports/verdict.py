@@ -19,6 +19,8 @@ BROKEN: Final = 0.01
 """Share of the time beyond an SLA from which a soak has failed it."""
 SHORTEST: Final = 6 * 3600.0
 """A soak shorter than this can't pass: a slow leak would not have shown."""
+UNSEEN_END: Final = 0.02
+"""Share of the span without data at its end that is put down to the soak having been over."""
 WORDS: Final[dict[Verdict, str]] = {"pass": "Passed", "fail": "Failed", "unknown": "Can't say"}
 
 
@@ -35,8 +37,18 @@ class Summary:
         return WORDS[self.verdict]
 
 
-def judge_soak(rows: Sequence[Row], findings: Sequence[Finding], span: float) -> Summary:
-    """Return the verdict: a finding or a broken SLA fails, a blind spot can't pass."""
+def judge_soak(
+    rows: Sequence[Row], findings: Sequence[Finding], start: float, end: float, as_of: float
+) -> Summary:
+    """Return the verdict: a finding or a broken SLA fails, a blind spot can't pass.
+
+    Args:
+        rows: All signals by place.
+        findings: What the detectors found.
+        start: First instant of the span.
+        end: Last instant of the span.
+        as_of: When the data ends.
+    """
     failed = [one.sentence for one in incidents(findings) if one.first.state == "firing"]
     failed += [_broken(row) for row in sorted(rows, key=lambda r: -r.beyond) if _breaks(row)]
     failed += [
@@ -46,7 +58,7 @@ def judge_soak(rows: Sequence[Row], findings: Sequence[Finding], span: float) ->
     ]
     if failed:
         return Summary("fail", tuple(dict.fromkeys(failed)))
-    blind = _blind(rows, findings, span)
+    blind = _blind(rows, findings, start, end, as_of)
     if blind:
         return Summary("unknown", tuple(blind))
     drifts = [row for row in rows if row.harmful]
@@ -76,8 +88,11 @@ def _named(row: Row, findings: Sequence[Finding]) -> bool:
     )
 
 
-def _blind(rows: Sequence[Row], findings: Sequence[Finding], span: float) -> list[str]:
+def _blind(
+    rows: Sequence[Row], findings: Sequence[Finding], start: float, end: float, as_of: float
+) -> list[str]:
     """Return what keeps a soak from passing although nothing is wrong."""
+    span = as_of - start
     if not any(row.state != "unknown" for row in rows):
         return ["there is no data"]
     blind = []
@@ -85,6 +100,8 @@ def _blind(rows: Sequence[Row], findings: Sequence[Finding], span: float) -> lis
         blind.append(
             f"{human_duration(span)} is too short: a soak needs {human_duration(SHORTEST)}"
         )
+    if end - as_of > UNSEEN_END * (end - start):
+        blind.append(f"nothing is known of the last {human_duration(end - as_of)} of the span")
     blind += [f.cause.rstrip(".") for f in findings if f.kind == "unknown" or f.state == "watch"]
     blind += [
         f"{row.title} is unknown: {row.why}"

@@ -15,9 +15,15 @@ BASE = {"cluster": "lab", "namespace": "llm", "deployment": "chat", "model_name"
 
 
 def soak(
-    *, days: float = 3.0, step: float = 300.0, leak: float = 0.0, seed: int = 0, base: dict = BASE
+    *,
+    days: float = 3.0,
+    step: float = 300.0,
+    leak: float = 0.0,
+    leaking: tuple[str, ...] = ("DP1",),
+    seed: int = 0,
+    base: dict = BASE,
 ) -> dict[str, Panel]:
-    """Return panels of a soak; *leak* in bytes an hour in decode's EngineCore DP1."""
+    """Return panels of a soak; *leak* in bytes an hour in decode's EngineCores *leaking*."""
     rng = np.random.default_rng(seed)
     times = T0 + np.arange(0, days * DAY, step)
     hours = (times - T0) / HOUR
@@ -48,7 +54,7 @@ def soak(
                 starts[at] = T0 + 30 * HOUR
                 age = np.maximum(hours - 30, 0)
                 values = np.where(at, values - 0.3 * GIB * np.exp(-age / 0.5), values)
-            if (pool, process, rank) == ("decode", "engine_core", "DP1"):
+            if (pool, process) == ("decode", "engine_core") and rank in leaking:
                 grown = leak * np.maximum(hours - 10, 0)
                 values, total = values + grown, total + grown
             add("host_anon_swap", {**place, "process": process, "rank": rank}, values, starts)

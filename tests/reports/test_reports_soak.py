@@ -125,6 +125,29 @@ def test_a_leak_fails_the_soak(make_soak: Make, report) -> None:
     assert "4P1D" in text
 
 
+def test_leaking_ranks_are_one_incident(make_soak: Make, report) -> None:
+    """Two ranks that leak are one reason and one card, which lists them with their rates."""
+    outcome, page, text = report(make_soak(leak=60 * MIB, leaking=("DP0", "DP1")))
+    assert "engine_core (2 series): +120" in outcome.reason
+    assert page.tags["article"] == 1
+    assert 'class="members"' in text
+    for rank in ("DP0", "DP1"):
+        assert f"engine_core {rank} d0:8000" in page.texts
+
+
+def test_what_was_hardly_seen_is_unknown(make_soak: Make, report) -> None:
+    """A signal that is there for the last fifth only did not hold over the span."""
+    whole = make_soak()
+    e2e = whole["e2e_mean"]
+    values = e2e.values.copy()
+    values[:, : values.shape[1] * 4 // 5] = np.nan
+    outcome, page, _ = report({**whole, "e2e_mean": replace(e2e, values=values)})
+    found = line(page, "chat · decode", "Mean end-to-end time")
+    assert "|unknown|" in found
+    assert "seen in only 20 % of the span" in found
+    assert outcome.verdict == "pass"  # no service level hangs on it
+
+
 def test_a_quiet_soak_passes(make_soak: Make, report) -> None:
     """Noise, a daily season, a restart with warm-up: nothing is found and the soak passes."""
     outcome, page, text = report(make_soak())
@@ -162,6 +185,18 @@ def test_missing_memory_is_unknown(make_soak: Make, report) -> None:
     assert "|unknown|" in core
     assert "its samples stopped" in core
     assert 'class="gap"' in text
+
+
+def test_a_soak_that_is_over_is_judged_at_its_end(make_soak: Make, report) -> None:
+    """Data that ends just before the span does is a soak that is over; well before, a blind end."""
+    whole = make_soak()
+    times = whole["tpot_mean"].times
+    outcome, _, text = report(whole, float(times[0]), float(times[-1]) + 3600)
+    assert outcome.verdict == "pass"
+    assert "the data ends" in text
+    outcome, _, _ = report(whole, float(times[0]), float(times[-1]) + DAY)
+    assert outcome.verdict == "unknown"
+    assert "nothing is known of the last 24 h" in outcome.reason
 
 
 def test_a_broken_service_level_fails(make_soak: Make, report) -> None:
