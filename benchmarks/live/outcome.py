@@ -10,6 +10,8 @@ from benchmarks.live.measure import History, breach_at
 from benchmarks.live.watch import Said
 
 MB = 1e6
+# Of the page, for people; facts.json holds all of it.
+SHOWN = ("alertname", "severity", "pool", "summary", "description", "cause", "panel_url")
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class Facts:
 
     def lines(self) -> list[str]:
         """The run for people to read."""
-        told = [f"page: {self.page}"] if self.page else []
+        told = [f"{key}: {value}" for key, value in self.page.items() if key in SHOWN]
         if self.fired_at is not None:
             told.append(
                 f"lead time: {(self.breach - self.fired_at) / 60:.1f} min, from the first firing "
