@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +16,10 @@ REGULAR: Final = 0.7
 DEFAULT_STEP: Final = 60.0
 
 IntArray = npt.NDArray[np.int64]
+Series = npt.NDArray[np.integer[Any]]
 
 
-def step_of(series: IntArray, times: FloatArray) -> float:
+def step_of(series: Series, times: FloatArray) -> float:
     """Return the median over series of their median spacing, in whole seconds if over one."""
     ids = np.unique(series)
     chosen = np.zeros(int(ids[-1]) + 1, dtype=bool)
@@ -35,7 +36,7 @@ def step_of(series: IntArray, times: FloatArray) -> float:
     return float(round(step)) if step >= 1 else max(round(step, 3), 1e-3)
 
 
-def buckets(series: IntArray, times: FloatArray, count: int, step: float) -> IntArray:
+def buckets(series: Series, times: FloatArray, count: int, step: float) -> IntArray:
     """Return the grid number of each sample: `floor(time / step)`, but steady under jitter.
 
     A series that samples like clockwork near a bucket's edge would now and then fall twice into

@@ -8,12 +8,14 @@ its series, samples that share a step are averaged (counts: added up).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
@@ -41,7 +43,7 @@ class _Gathered:
     """What was read of one signal so far."""
 
     labels: list[Labels] = field(default_factory=list)
-    series: list[IntArray] = field(default_factory=list)
+    series: list[npt.NDArray[np.int32]] = field(default_factory=list)
     time: list[FloatArray] = field(default_factory=list)
     numbers: dict[str, list[FloatArray]] = field(default_factory=dict)
 
@@ -106,7 +108,7 @@ def _gather(
     for at, name in enumerate(names):
         mask = slice(None) if len(names) == 1 else signal == at
         into = gathered[name]
-        into.series.append(order[combined[mask]])
+        into.series.append(order[combined[mask]].astype(np.int32))
         into.time.append(rows.time[mask])
         for column, numbers in rows.numbers.items():
             into.numbers.setdefault(column, []).append(numbers[mask])
@@ -121,15 +123,34 @@ def _series(rows: Rows) -> tuple[IntArray, list[tuple[str, ...]]]:
     columns = [rows.words["signal"], *(rows.words[name] for name in _label_columns(rows))]
     combined = np.zeros(len(rows.time), dtype=np.int64)
     combos: list[tuple[int, ...]] = [()]
+    widths: list[int] = []
     for column in columns:
         width = len(column.texts)
-        codes, distinct = pd.factorize(combined * width + column.codes)
-        combined = np.asarray(codes, dtype=np.int64)
-        combos = [(*combos[one // width], int(one % width)) for one in distinct]
+        if len(combos) * math.prod(widths) * width >= 2**62:
+            combined, combos = _numbered(combined, combos, widths)
+            widths = []
+        combined = combined * width + column.codes
+        widths.append(width)
+    combined, combos = _numbered(combined, combos, widths)
     return combined, [
         tuple(column.texts[code] for column, code in zip(columns, combo, strict=True))
         for combo in combos
     ]
+
+
+def _numbered(
+    combined: IntArray, combos: list[tuple[int, ...]], widths: list[int]
+) -> tuple[IntArray, list[tuple[int, ...]]]:
+    """Return numbers from zero for what *combined* holds: a combo and a code for each width."""
+    numbers, distinct = pd.factorize(combined)
+    out = []
+    for one in distinct.tolist():
+        codes = []
+        for width in reversed(widths):
+            one, code = divmod(one, width)  # noqa: PLW2901 - peeled off digit by digit
+            codes.append(code)
+        out.append((*combos[one], *reversed(codes)))
+    return np.asarray(numbers, dtype=np.int64), out
 
 
 def _widest(rows: Rows) -> str:
@@ -139,11 +160,8 @@ def _widest(rows: Rows) -> str:
 
 
 def _panel(path: Path, name: str, found: _Gathered) -> Panel:
-    series, time = np.concatenate(found.series), np.concatenate(found.time)
-    numbers = {column: np.concatenate(parts) for column, parts in found.numbers.items()}
-    found.series.clear()
-    found.time.clear()
-    found.numbers.clear()
+    series, time = _joined(found.series), _joined(found.time)
+    numbers = {column: _joined(parts) for column, parts in found.numbers.items()}
     step = resample.step_of(series, time)
     at = resample.buckets(series, time, len(found.labels), step)
     first, points = int(at.min()), int(at.max() - at.min()) + 1
@@ -157,7 +175,10 @@ def _panel(path: Path, name: str, found: _Gathered) -> Panel:
             f"{path}: {name}: {shape[0]:,} series from {ends} every {step:g} s are too much to "
             "hold; is a time wrong? Else cut it by time"
         )
-    cells = series * points + (at - first)
+    at -= first
+    at += series.astype(np.int64) * points
+    cells = at
+    del series, time
     times = (first + np.arange(points, dtype=np.float64)) * step
     labels = tuple(found.labels)
     value, load, trials = numbers["value"], numbers.get("load"), numbers.get("trials")
@@ -172,6 +193,13 @@ def _panel(path: Path, name: str, found: _Gathered) -> Panel:
     if load is not None and np.isfinite(load).any():
         loads = resample.average(cells, load, shape)
     return Panel(name, times, values, labels, load=loads, trials=tried)
+
+
+def _joined(parts: list[Any]) -> Any:
+    """Return the parts as one array and let go of them: a week of a fleet is there only once."""
+    whole = np.concatenate(parts)
+    parts.clear()
+    return whole
 
 
 def _check_counts(path: Path, name: str, value: FloatArray, trials: FloatArray) -> None:
