@@ -9,16 +9,17 @@ from typing import Final
 import numpy as np
 
 from catalog.metric import Metric
-from catalog.own import CONTAINER, EXPORTER, HOST, PROCESS
+from catalog.own import CONTAINER, EXPORTER, GPU, HOST, PROCESS
 from catalog.signals import METRICS
 from simulator.fleet import Server
+from simulator.gpu import gpus
 from simulator.memory import Readings, readings
 from simulator.noise import FloatArray
 from simulator.world import World
 
 VERSION: Final = "0.32.0"
 _ROLE: Final = {"prefill": "kv_producer", "decode": "kv_consumer"}
-_COLLECTORS: Final = ("container", "host", "info", "process", "vllm")
+_COLLECTORS: Final = ("container", "gpu", "host", "info", "process", "vllm")
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,10 @@ def rows(world: World, epoch: float, at: FloatArray) -> list[Row]:
         for server in world.fleet.servers
         for row in _of_node(world, server, readings(world, server, at), epoch, np.ones_like(at))
     ]
-    order = {m.name: i for i, m in enumerate((*PROCESS, *CONTAINER, *HOST, *EXPORTER))}
+    order = {m.name: i for i, m in enumerate((*PROCESS, *CONTAINER, *HOST, *GPU, *EXPORTER))}
+    found += [
+        Row(*reading) for server in world.fleet.servers for reading in gpus(world, server, at)
+    ]
     build = METRICS["leadline_build_info"]
     found.append(Row(build, {"version": "simulated"}, np.ones_like(at)))
     return sorted(found, key=lambda row: order[row.metric.name])
