@@ -6,7 +6,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
@@ -36,6 +36,7 @@ log = logging.getLogger("leadline.reports")
 MOST_POINTS: Final = 10_081
 """Points per series: a week of minutes. Longer spans get a longer step."""
 MOST_CARDS: Final = 40
+UNKNOWN_POOL: Final = "unknown"
 Source = PromStore | Mapping[str, Panel]
 Read = Callable[[Signal], Panel]
 
@@ -127,7 +128,8 @@ def _gather(soak: _Soak, source: Source) -> None:
         if panel := _try(soak, SIGNALS[name], read, first=name == NEEDED[0]):
             soak.judged[name] = panel
     soak.as_of = _as_of(soak.judged, soak.end)
-    soak.findings = judge(soak.judged, soak.config, as_of=soak.as_of)
+    known = {name: _of_known_pools(panel) for name, panel in soak.judged.items()}
+    soak.findings = judge(known, soak.config, as_of=soak.as_of)
     for group, signal in places.shown():
         panel = soak.judged.get(signal.name)
         if panel is None and signal.name not in NEEDED:
@@ -144,6 +146,13 @@ def _as_of(panels: Mapping[str, Panel], end: float) -> float:
         known = np.flatnonzero(np.isfinite(panel.values).any(axis=0))
         newest += panel.times[known[-1:]].tolist()
     return float(max(newest, default=end))
+
+
+def _of_known_pools(panel: Panel) -> Panel:
+    """Return the series whose pool isn't `unknown`: what they should do nobody can say."""
+    return panel.rows(
+        [at for at, one in enumerate(panel.labels) if one.get("pool") != UNKNOWN_POOL]
+    )
 
 
 def _try(soak: _Soak, signal: Signal, read: Read, *, first: bool) -> Panel | None:
@@ -173,6 +182,9 @@ def _rows(soak: _Soak, group: str, signal: Signal, panel: Panel, top: float | No
         context = Context(soak.config, container_limits(soak.judged), mine, top)
         part = panel.rows(chosen)
         here = [found[at] for at in chosen]
+        if place.pool == UNKNOWN_POOL:
+            why = "its pool is unknown: name it in leadline.yaml"
+            here = [replace(one, state="unknown", why=why) for one in here]
         soak.rows.append(row(group, signal, place, detail, part, here, context))
 
 

@@ -187,6 +187,27 @@ def test_missing_memory_is_unknown(make_soak: Make, report) -> None:
     assert 'class="gap"' in text
 
 
+def test_servers_of_unknown_pool_are_not_judged(make_soak: Make, report) -> None:
+    """A leak on a server whose pool nobody knows is no finding, and its soak can't pass."""
+    whole = make_soak(leak=60 * MIB)
+    unknown = {
+        name: replace(
+            panel,
+            labels=tuple(
+                {**row, "pool": "unknown"} if row.get("pool") == "decode" else row
+                for row in panel.labels
+            ),
+        )
+        for name, panel in whole.items()
+    }
+    outcome, page, _ = report(unknown)
+    assert outcome.verdict == "unknown"
+    assert "its pool is unknown" in outcome.reason
+    assert page.tags["article"] == 0
+    core = line(page, "chat · unknown", "Private host memory (anonymous and swap) · engine_core")
+    assert "|unknown|" in core
+
+
 def test_a_soak_that_is_over_is_judged_at_its_end(make_soak: Make, report) -> None:
     """Data that ends just before the span does is a soak that is over; well before, a blind end."""
     whole = make_soak()
