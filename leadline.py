@@ -61,12 +61,17 @@ def detect(args: argparse.Namespace) -> int:
     else:
         panels, refused = _read_prometheus(config, args.last)
     findings = [*judge(panels, config), *refused]
+    judged, rest = _judged(panels)
+    for name in rest:
+        print(f"leadline: {name}: no detector judges it, its SLA is a rule's", file=sys.stderr)
+    if not judged:
+        print("leadline: nothing could be judged", file=sys.stderr)
     if args.json:
         for finding in findings:
             print(json.dumps(finding.to_dict(), allow_nan=False))
     else:
         print(render(findings))
-    return _exit_code(findings, fail_on=args.fail_on)
+    return _exit_code(findings, judged=judged, fail_on=args.fail_on)
 
 
 def serve(args: argparse.Namespace) -> int:
@@ -224,13 +229,24 @@ def _read_prometheus(config: Config, last: str) -> tuple[Mapping[str, Panel], li
     return refuse(panels, seen_twice(store, end), end)
 
 
-def _exit_code(findings: Sequence[Finding], *, fail_on: str) -> int:
+def _judged(panels: Mapping[str, Panel]) -> tuple[int, list[str]]:
+    """Return how many series a detector could judge, and the signals that none looks at."""
+    from detectors.drift.coverage import coverage
+    from detectors.drift.judge import NEEDED, SIGNALS
+
+    as_of = max((float(p.times[-1]) for p in panels.values() if len(p.times)), default=0.0)
+    # Of the signals of one detector it reads the first that is there.
+    read = [next((n for n in names if n in panels), "") for names in SIGNALS.values()]
+    judged = sum(coverage(panels[name], as_of).judged for name in read if name)
+    return judged, [name for name in panels if name not in NEEDED]
+
+
+def _exit_code(findings: Sequence[Finding], *, judged: int, fail_on: str) -> int:
+    """Return 1 for a finding of the asked state, 3 where nothing could be judged, else 0."""
     states = {finding.state for finding in findings if finding.kind != "unknown"}
     if "firing" in states or (fail_on == "watch" and "watch" in states):
         return 1
-    unknown = [finding for finding in findings if finding.kind == "unknown"]
-    judged = any(finding.kind != "unknown" for finding in findings)
-    return 3 if unknown and not judged else 0
+    return 0 if judged else 3
 
 
 def _add_bounds(parser: argparse.ArgumentParser) -> None:
