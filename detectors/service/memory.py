@@ -23,6 +23,10 @@ MAX_CELLS: Final = 40_000_000
 """Series times points kept of one signal (320 MB an array); more series shorten the history."""
 
 
+LATE: Final = 1
+"""Points before the newest that are read again: a scrape may arrive after its grid point."""
+
+
 class Source(Protocol):
     """Where panels come from; `store.prometheus.PromStore` is one."""
 
@@ -82,11 +86,11 @@ class Memory:
         end = np.floor(now / self._step) * self._step
         start = end - self._history
         if panel is not None and len(panel.times) and panel.times[-1] >= start:
-            start = float(panel.times[-1]) + self._step
+            if panel.times[-1] >= end:
+                return False
+            start = float(panel.times[-1]) - LATE * self._step
         else:
             panel = None
-        if start > end:
-            return False
         # The store reads in chunks and answers all or nothing: half a history would be judged
         # as all there is.
         newer = self._source.panel(SIGNALS[name], float(start), float(end), self._step)

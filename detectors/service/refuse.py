@@ -97,13 +97,13 @@ def _reason(signal: str, labels: Labels, twice: Iterable[Twice]) -> str:
     if labels.get("pool") == "unknown":
         server = labels.get("server", "these servers")
         return (
-            f"not judged: the pool of {server} is unknown; name it in leadline.yaml "
+            f"the pool of {server} is unknown; name it in leadline.yaml "
             "(deployments.<name>.ports, or the target's pool)"
         )
     for double in twice:
         if double.family == _family(signal) and _covers(double.labels, labels):
             return (
-                f"not judged: {double.labels.get('server')} arrives under {double.ways}, each "
+                f"{double.labels.get('server')} arrives under {double.ways}, each "
                 "value twice; scrape it once (--no-vllm, or drop one job)"
             )
     return ""

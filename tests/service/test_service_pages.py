@@ -282,6 +282,19 @@ def test_prometheus_away_keeps_alerts_alive_with_their_old_as_of(start: Start) -
     assert "Prometheus is away" not in service.text("/")
 
 
+def test_a_sample_that_arrives_late_is_taken_over(start: Start) -> None:
+    """The newest point is read again: a scrape counts from its start and arrives after its end."""
+
+    def late(times: Any) -> Any:
+        return np.where(times > service.fleet.now - STEP, np.nan, 3 * GIB)
+
+    service = start({"host_anon_swap": ((process("DP0"), late),)})
+    service.run(5)
+    values = service.cycle.snapshot.panels["host_anon_swap"].values[0]
+    assert np.isfinite(values[:-1]).all()
+    assert np.isnan(values[-1])
+
+
 def test_a_restarted_service_knows_what_it_said_before_it_reads_anything(start: Start) -> None:
     """The alert after a restart is the alert before it, to the letter."""
     first = start(LEAK)
@@ -322,6 +335,7 @@ def test_a_ledger_that_can_no_longer_be_written_stops_nothing(start: Start) -> N
     assert "The ledger can&#39;t be written" in service.text("/")
     assert ledger.incidents() == []
     ledger._db.execute("PRAGMA query_only = OFF")
+    service.fleet.away = True  # nothing changes any more, yet all that was missed is written
     service.run()
     assert [i.id for i in ledger.incidents()] == [i["id"] for i in service.json("/incidents")]
     assert "The ledger" not in service.text("/")
