@@ -43,10 +43,16 @@ def find_leaks(panels: Mapping[str, Panel], limits: LimitsLike, as_of: float) ->
         return []
     judged = {row: _judge(private, row, found) for row, found in grow(private).items()}
     growing = {row: best for row, best in judged.items() if best is not None}
-    slopes = [Slope(private.labels[row], g.slope, g.slope_se) for row, (g, _) in growing.items()]
+    slopes = {
+        row: Slope(private.labels[row], g.slope, g.slope_se, g.noise)
+        for row, (g, _) in growing.items()
+    }
+    leaking = {row for row, (_, verdict) in growing.items() if verdict == "leak"}
     out = []
     for row, (growth, verdict) in sorted(growing.items()):
-        time_left = breach(private.labels[row], known, private, slopes, limits)
+        # What warms up will stop: the place is used up by leaks, and by the process in question.
+        together = [slopes[other] for other in sorted(leaking | {row})]
+        time_left = breach(private.labels[row], known, private, together, limits)
         out.append(_finding(private, row, growth, verdict, time_left))
     return out
 

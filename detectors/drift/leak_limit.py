@@ -21,11 +21,12 @@ PROCESS = ("process", "rank", "engine")
 
 @dataclass(frozen=True)
 class Slope:
-    """Growth of one series: its labels, units per second and the standard error."""
+    """Growth of one series: its labels, units per second, their error, and the noise about it."""
 
     labels: Labels
     slope: float
     error: float
+    noise: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -150,20 +151,24 @@ def _last(values: np.typing.NDArray[np.float64]) -> float:
 
 
 def _breach(limit: float, used: float, slopes: Sequence[Slope], place: str) -> Breach | None:
-    """Return the time to *limit*; growths are taken as independent, so errors add as squares."""
+    """Return the time to *limit*; growths are taken as independent, so errors add as squares.
+
+    The interval holds the doubt of the slope and the noise of the level that will cross.
+    """
     slope = sum(s.slope for s in slopes)
     if not math.isfinite(used) or slope <= 0:
         return None
     error = math.sqrt(sum(s.error**2 for s in slopes))
     headroom = max(limit - used, 0.0)
     slowest = slope - Z90 * error
+    wobble = Z90 * math.sqrt(2 * sum(s.noise**2 for s in slopes))  # of the level now, and then
     return Breach(
         limit=limit,
         headroom=headroom,
         slope=slope,
         seconds=headroom / slope,
-        low=headroom / (slope + Z90 * error),
-        high=headroom / slowest if slowest > 0 else None,
+        low=max(headroom - wobble, 0.0) / (slope + Z90 * error),
+        high=(headroom + wobble) / slowest if slowest > 0 else None,
         place=place,
         processes=len(slopes),
     )

@@ -41,6 +41,7 @@ class Growth:
         slope: Units per second.
         slope_se: Its standard error.
         onset: Unix seconds at which growth began, as estimated.
+        noise: Standard deviation of the level about its line, since the onset.
         against_standing: Margin in log-likelihood of growth over flat and steps.
         against_warm_up: Margin of growth over fillings that end.
         winner: The best shape of all.
@@ -56,6 +57,7 @@ class Growth:
     slope: float
     slope_se: float
     onset: float
+    noise: float
     against_standing: float
     against_warm_up: float
     winner: str
@@ -146,6 +148,15 @@ def _fit(panel: Panel, rows: list[int], width: int, size: int) -> list[Growth]:
     return out
 
 
+def _noise(values: FloatArray) -> float:
+    """Return the standard deviation of *values* about their straight line."""
+    t = np.arange(len(values)) - (len(values) - 1) / 2
+    level = values - values.mean()
+    if len(values) < 3:
+        return 0.0
+    return float(np.std(level - t * (t @ level) / (t @ t), ddof=2))
+
+
 def _series(panel: Panel, row: int) -> tuple[FloatArray, FloatArray | None]:
     """Return values and start times of one series."""
     return panel.values[row], None if panel.starts is None else panel.starts[row]
@@ -206,6 +217,7 @@ def _growth(
         slope=float(result.slope[place]) / seconds,
         slope_se=float(result.slope_se[place]) / seconds,
         onset=start + float(result.onset[place]) * size * seconds,
+        noise=_noise(values[int(result.onset[place] * size) :]),
         against_standing=growing - max(score[name] for name in STANDING),
         against_warm_up=growing - max(score[name] for name in WARMING),
         winner=max(score, key=lambda name: score[name]),

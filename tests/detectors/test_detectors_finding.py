@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from detectors.finding import Finding, finding_id
@@ -39,6 +39,7 @@ def test_has_exactly_the_keys_of_the_contract_in_order() -> None:
     assert list(_finding().to_dict()) == KEYS
 
 
+@settings(max_examples=40)
 @given(
     number=st.one_of(st.none(), st.floats()),
     text=st.text(),
