@@ -3,13 +3,14 @@
 import json
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
+import yaml
 
 from stack import configs, programs, servers
 from stack.configs import Job
@@ -51,8 +52,9 @@ class StartPrometheus(Protocol):
         alertmanagers: Sequence[str] = (),
         interval: str = "1s",
         port: int | None = None,
+        scrapes: Sequence[Mapping[str, Any]] = (),
     ) -> Server:
-        """Return it, ready."""
+        """Return it, ready; `scrapes` are scrape configurations written out, instead of jobs."""
 
 
 class StartAlertmanager(Protocol):
@@ -78,6 +80,7 @@ def _prometheus(factory: pytest.TempPathFactory) -> Iterator[StartPrometheus]:
             alertmanagers: Sequence[str] = (),
             interval: str = "1s",
             port: int | None = None,
+            scrapes: Sequence[Mapping[str, Any]] = (),
         ) -> Server:
             nonlocal count
             count += 1
@@ -95,6 +98,9 @@ def _prometheus(factory: pytest.TempPathFactory) -> Iterator[StartPrometheus]:
                 alertmanagers=alertmanagers,
                 interval=interval,
             )
+            if scrapes:
+                written = {**yaml.safe_load(config.read_text()), "scrape_configs": list(scrapes)}
+                config.write_text(yaml.safe_dump(written, sort_keys=False))
             port = port or programs.free_port()
             stack.start(servers.prometheus(config, home / "data", port, resend="1s"))
             return Server(f"http://127.0.0.1:{port}", home, stack)
