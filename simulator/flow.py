@@ -50,6 +50,13 @@ class Cells:
     added: dict[str, FloatArray] = field(default_factory=dict)
     gauges: dict[str, FloatArray] = field(default_factory=dict)
 
+    def part(self, cells: slice) -> Cells:
+        """Return what happened in some of the cells."""
+        return Cells(
+            {key: array[:, cells] for key, array in self.added.items()},
+            {key: array[:, cells] for key, array in self.gauges.items()},
+        )
+
     def observe(self, family: str, count: FloatArray, total: FloatArray) -> None:
         """Add observations to a histogram."""
         self.added[f"{family}_count"] = count
