@@ -129,7 +129,8 @@ def _gather(soak: _Soak, source: Source) -> None:
             soak.judged[name] = panel
     soak.as_of = _as_of(soak.judged, soak.end)
     known = {name: _of_known_pools(panel) for name, panel in soak.judged.items()}
-    soak.findings = judge(known, soak.config, as_of=soak.as_of)
+    found = judge(known, soak.config, as_of=soak.as_of)
+    soak.findings = [one for one in found if not _idle(one, known)]
     for group, signal in places.shown():
         panel = soak.judged.get(signal.name)
         if panel is None and signal.name not in NEEDED:
@@ -146,6 +147,17 @@ def _as_of(panels: Mapping[str, Panel], end: float) -> float:
         known = np.flatnonzero(np.isfinite(panel.values).any(axis=0))
         newest += panel.times[known[-1:]].tolist()
     return float(max(newest, default=end))
+
+
+def _idle(finding: Finding, panels: Mapping[str, Panel]) -> bool:
+    """Whether a ratio is unknown because nothing was ever tried: prefill need not draft."""
+    panel = panels.get(finding.signal)
+    if finding.kind != "unknown" or panel is None or panel.trials is None:
+        return False
+    place = places.place_of(finding.labels)
+    rows = [at for at, one in enumerate(panel.labels) if places.place_of(one) == place]
+    known = panel.trials[rows][np.isfinite(panel.trials[rows])]
+    return bool(len(known)) and not known.any()
 
 
 def _of_known_pools(panel: Panel) -> Panel:

@@ -77,7 +77,8 @@ def _reading(
 ) -> Reading:
     seen = np.flatnonzero(np.isfinite(values))
     if not len(seen):
-        return Reading("unknown", "no data")
+        never = panel.trials is not None and np.nansum(panel.trials[row]) == 0
+        return Reading("unknown", "no trials, so no share" if never else "no data")
     begin = 0
     if panel.starts is not None:
         begin = segment_start(panel.values[row], panel.starts[row])

@@ -78,6 +78,8 @@ def blocks(
         MixedTimesError: Read it again with *time_as_text*, which is slower.
         TableError: One line that names the file, the row or value, the column and the remedy.
     """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise TableError(f"{path}: is no regular file; it is read more than once, so save it first")
     try:
         with path.open("rb") as file:
             magic = file.read(4)

@@ -150,8 +150,18 @@ def test_what_was_hardly_seen_is_unknown(make_soak: Make, report) -> None:
 
 def test_a_quiet_soak_passes(make_soak: Make, report) -> None:
     """Noise, a daily season, a restart with warm-up: nothing is found and the soak passes."""
-    outcome, page, text = report(make_soak())
+    whole = make_soak()
+    ratio = whole["acceptance_ratio"]
+    nothing = np.zeros_like(ratio.values)  # prefill could draft, and never does
+    whole["acceptance_ratio"] = replace(
+        ratio,
+        values=np.concatenate([ratio.values, nothing]),
+        trials=np.concatenate([ratio.trials, nothing]),
+        labels=(*ratio.labels, {**ratio.labels[0], "pool": "prefill"}),
+    )
+    outcome, page, text = report(whole)
     assert outcome.verdict == "pass"
+    assert "no trials, so no share" in line(page, "chat · prefill", "Share of drafted tokens")
     assert (
         Counter(re.findall(r'class="state (\w+)"', text))["drifting"] == 1
     )  # transfers, on purpose

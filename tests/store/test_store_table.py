@@ -1,6 +1,7 @@
 """Tables: what is written comes back, rows may lie anyhow, and bad ones get one clear line."""
 
 import gzip
+import os
 from pathlib import Path
 
 import numpy as np
@@ -233,6 +234,9 @@ def test_files_that_are_no_tables(tmp_path: Path) -> None:
         with pytest.raises(TableError, match=words) as caught:
             read_table(tmp_path / name)
         assert "\n" not in str(caught.value)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(TableError, match="no regular file"):
+        read_table(tmp_path / "pipe")
     for path in (tmp_path, tmp_path / "none.csv"):
         with pytest.raises(TableError, match="directory"):
             read_table(path)
