@@ -38,11 +38,20 @@ def _answers(labels: tuple[str, ...]) -> str:
     )
 
 
+def _seen(more: str = "", window: str = "") -> str:
+    """Return the sign of life of every server, by our exporter or directly."""
+    span = f"[{window}]" if window else ""
+    direct = promql.selector(UP.name, ", ".join(part for part in ('server!=""', more) if part))
+    both = (f"{promql.selector(_TARGET, more)}{span}", f"{direct}{span}")
+    return " or ".join(f"max_over_time({one})" if window else one for one in both)
+
+
 def _pool_gone() -> str:
-    pools = 'pool=~"prefill|decode"'
-    had = f"max {_by(_POOL)} (max_over_time({_TARGET}{{{pools}}}[3h])) > 0"
-    rest = f"on ({', '.join(_POOL[:-1])}) group by ({', '.join(_POOL[:-1])}) ({_TARGET})"
-    return f"{had} unless group {_by(_POOL)} ({_TARGET}) and {rest}"
+    rest = _POOL[:-1]
+    pairs = _seen('pool=~"prefill|decode"', "3h")
+    had = f"max {_by(_POOL)} ({pairs}) > 0"
+    there = f"on ({', '.join(rest)}) group {_by(rest)} ({_seen()})"
+    return f"{had} unless group {_by(_POOL)} ({_seen()}) and {there}"
 
 
 def _scraped_twice() -> str:
@@ -73,7 +82,7 @@ def alerts(_: Config) -> tuple[Alert, ...]:
         Alert(
             "LeadlinePoolGone", "page", _pool_gone(),
             "A whole pool of a deployment has vanished while the rest of it is there.",
-            "No exporter has seen a server of this pool for 10 minutes, though one answered "
+            "No server of this pool has been seen for 10 minutes, though one answered "
             f"within the last 3 hours (limit 10 min{where(*_POOL)}).",
             wait="10m", group=GROUP,
         ),
@@ -103,8 +112,7 @@ def alerts(_: Config) -> tuple[Alert, ...]:
         ),
         Alert(
             "LeadlinePoolUnknown", "report",
-            promql.gauge(METRICS["leadline_target_up"], _SERVER, "max", 'pool="unknown"')
-            + " == 1",
+            f"max {_by(_SERVER)} (" + _seen('pool="unknown"') + ") == 1",
             "A server's pool is unknown, so Leadline doesn't judge it.",
             "Neither the configuration nor its command line has told its pool for 1 hour (limit "
             f"1 h{where(*_SERVER)}).",

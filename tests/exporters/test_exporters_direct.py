@@ -82,10 +82,14 @@ class Ways(NamedTuple):
     later: dict[Series, str]
 
 
+def blocks() -> list[str]:
+    """Return the configurations that the guide prints."""
+    return re.findall(r"```yaml\n(.*?)```", GUIDE, re.DOTALL)
+
+
 def scrape_configs(number: int) -> list[dict[str, Any]]:
     """Return the scrape configurations of one block of the guide."""
-    blocks = re.findall(r"```yaml\n(.*?)```", GUIDE, re.DOTALL)
-    return list(yaml.safe_load(blocks[number])["scrape_configs"])
+    return list(yaml.safe_load(blocks()[number])["scrape_configs"])
 
 
 def pod(role: str, phase: str = "Running") -> Iterator[dict[str, Any]]:
@@ -160,7 +164,10 @@ def configs(servers: Mapping[str, Vllm], exporter: str) -> list[dict[str, Any]]:
     assert pods.pop("kubernetes_sd_configs") == [{"role": "pod"}]
     ended = pod("prefill", "Succeeded")
     pods["static_configs"] = [*(one for role in ROLES for one in pod(role)), *ended]
-    return [direct, ours, pods]
+    [by_node] = yaml.safe_load(blocks()[2])
+    rules = [*pods["relabel_configs"]]
+    rules.insert([r.get("target_label") for r in rules].index("server") + 1, by_node)
+    return [direct, ours, pods, {**pods, "job_name": "host-pods", "relabel_configs": rules}]
 
 
 @contextmanager
@@ -260,14 +267,14 @@ def test_a_role_of_llm_d_gives_the_pool(ways: Ways) -> None:
     """As our exporter reads it, address and namespace with it; other ports and ended pods go."""
     wanted = {f"127.0.0.1:{9000 + i}": pool_of(role_label=role) for i, role in enumerate(ROLES)}
 
-    def targets() -> dict[str, dict[str, str]]:
-        active = ways.prometheus.get("/api/v1/targets", state="active")["data"]["activeTargets"]
-        found = [t["labels"] for t in active if t["labels"]["job"] == "vllm-pods"]
-        return {labels["server"]: labels for labels in found}
-
-    assert {server: labels["pool"] for server, labels in targets().items()} == wanted
-    for labels in targets().values():
-        assert (labels["namespace"], labels["deployment"]) == ("serving", "glm")
+    active = ways.prometheus.get("/api/v1/targets", state="active")["data"]["activeTargets"]
+    for job, host in (("vllm-pods", "127.0.0.1"), ("host-pods", "n1")):
+        found = [t["labels"] for t in active if t["labels"]["job"] == job]
+        pools = {labels["server"].replace(host, "127.0.0.1"): labels["pool"] for labels in found}
+        assert pools == wanted
+        for labels in found:
+            assert labels["server"].startswith(f"{host}:")
+            assert (labels["namespace"], labels["deployment"]) == ("serving", "glm")
 
 
 def test_detect_refuses_what_arrives_twice(
