@@ -56,7 +56,7 @@ def run(
     clock.say("programs found")
     with _folder(state) as folder, Stack(folder / "logs") as stack:
         try:
-            line = _start(stack, folder, scenario, clock)
+            line = _start(stack, folder, scenario, clock, deadline if check else HISTORY_WITHIN)
             _say(line)
             if not check:
                 show(stack, line, clock)
@@ -68,7 +68,7 @@ def run(
             return 0
 
 
-def _start(stack: Stack, folder: Path, scenario: str, clock: Clock) -> Line:
+def _start(stack: Stack, folder: Path, scenario: str, clock: Clock, within: float) -> Line:
     """Write the past, fill it in, and start the programs; what can be goes on beside it."""
     pages = f"127.0.0.1:{free_port(9850)}"
     until = str(int(time.time()) // 60 * 60)
@@ -78,9 +78,9 @@ def _start(stack: Stack, folder: Path, scenario: str, clock: Clock) -> Line:
         ours("simulator", *how, "--listen", pages, health=f"http://{pages}/-/ready")
     )
     writing = ours("history", *how, "--history", past, "--since", HISTORY)
-    stack.finish(writing, within=HISTORY_WITHIN)
+    stack.finish(writing, within=within)
     clock.say(f"the cluster's last {HISTORY} written, {past.stat().st_size / 1e6:.0f} MB")
-    servers.fill(stack, past, folder / "prometheus")
+    servers.fill(stack, past, folder / "prometheus", within=within)
     past.unlink()
     clock.say("filled into Prometheus")
     line = lay(load(None, {}, CONFIG), folder)

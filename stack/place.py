@@ -1,6 +1,7 @@
 """Makes an unpacked program callable where it was never meant to be: away from /usr."""
 
 import os
+import shlex
 from pathlib import Path
 
 from stack.errors import StackError
@@ -11,12 +12,12 @@ _OPEN_FOLDER = "/proc/self/fd/9"
 
 _WRAPPER = """#!/bin/sh
 # Runs a program with the files that were unpacked with it.
-{setup}exec '{program}' "$@"
+{setup}exec {program} "$@"
 """
 
-_LIBRARIES = """LD_LIBRARY_PATH="{folders}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"
+_LIBRARIES = """LD_LIBRARY_PATH={folders}"${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"
 export LD_LIBRARY_PATH
-[ -e /etc/fonts/fonts.conf ] || {{ FONTCONFIG_FILE='{tree}/fonts.conf'; export FONTCONFIG_FILE; }}
+[ -e /etc/fonts/fonts.conf ] || {{ FONTCONFIG_FILE={fonts}; export FONTCONFIG_FILE; }}
 """
 
 _FONTS = """<?xml version="1.0"?>
@@ -38,20 +39,26 @@ def place(tree: Path, program: str, at: Path, compiled_in: str = "") -> None:
         raise StackError(f"the package has no {program}")
     fresh = at.with_name(f".{at.name}.{os.getpid()}")
     fresh.unlink(missing_ok=True)
-    if compiled_in and not (Path("/") / compiled_in).exists():
+    if compiled_in and (tree / compiled_in).is_dir() and not (Path("/") / compiled_in).exists():
         moved = _without_folder(tree / program, f"/{compiled_in}")
-        _script(fresh, f"exec 9<'{tree / compiled_in}'\n", moved)
+        _script(fresh, f"exec 9<{_quoted(tree / compiled_in)}\n", moved)
     elif folders := ":".join(_library_folders(tree)):
-        (tree / "fonts.conf").write_text(_FONTS.format(tree=tree))
-        _script(fresh, _LIBRARIES.format(folders=folders, tree=tree), tree / program)
+        fonts = tree / "fonts.conf"
+        fonts.write_text(_FONTS.format(tree=tree))
+        setup = _LIBRARIES.format(folders=_quoted(folders), fonts=_quoted(fonts))
+        _script(fresh, setup, tree / program)
     else:
         fresh.symlink_to(tree / program)
     fresh.replace(at)
 
 
 def _script(path: Path, setup: str, program: Path) -> None:
-    path.write_text(_WRAPPER.format(setup=setup, program=program))
+    path.write_text(_WRAPPER.format(setup=setup, program=_quoted(program)))
     path.chmod(0o755)
+
+
+def _quoted(path: Path | str) -> str:
+    return shlex.quote(str(path))
 
 
 def _without_folder(program: Path, folder: str) -> Path:

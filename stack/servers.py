@@ -26,7 +26,8 @@ def prometheus(config: Path, data: Path, port: int, *, resend: str = "1m") -> Pr
         "--log.level=warn",
     ]
     assets = program.resolve().parents[1] / "share/prometheus/web"
-    if assets.is_dir():  # Debian keeps the web pages outside the program
+    # Debian keeps the web pages outside the program; other builds don't know the flag.
+    if assets.is_dir() and assets.is_relative_to(binaries.cache_folder().resolve()):
         argv.append(f"--web.local-assets={assets}")
     return Program("prometheus", argv, f"http://127.0.0.1:{port}/-/ready")
 
