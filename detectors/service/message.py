@@ -240,7 +240,7 @@ def description(incident: Incident, findings: Sequence[Finding]) -> str:
 
 
 def notes(incident: Incident, findings: Sequence[Finding], links: Links) -> dict[str, str]:
-    """Return the alert's annotations."""
+    """Return the alert's annotations: sentences, links, and the parts for other templates."""
     lead = findings[0] if findings else None
     made = {
         "summary": summary(incident, findings),
@@ -250,9 +250,16 @@ def notes(incident: Incident, findings: Sequence[Finding], links: Links) -> dict
         "panel_url": links.finding(incident.lead),
         "dashboard": links.dashboard(incident) or links.finding(incident.lead),
     }
-    if lead is not None and lead.cause:
-        made["cause"] = lead.cause
-    return made
+    about, ends = left(incident)
+    parts = {
+        "cause": lead.cause if lead else "",
+        "process": listed({f.labels.get("process", "") for f in findings} - {""}),
+        "ranks": listed({f.labels.get("rank", "") for f in findings} - {""}),
+        "servers": listed({f.labels.get("server", "") for f in findings} - {""}),
+        "rate": rate(findings),
+        "time_left": f"{about} ({ends})" if about else "",
+    }
+    return made | {name: text for name, text in parts.items() if text}
 
 
 def expression_link(prometheus: str, finding: Finding) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalog.panel import Panel
@@ -152,6 +152,7 @@ def around(instant: float, half: float) -> Forecast:
     return Forecast(instant, instant - half, instant + half, 0.0)
 
 
+@settings(deadline=None)
 @given(instants, halves, st.lists(st.tuples(instants, halves), min_size=1, max_size=9))
 def test_a_published_instant_is_steady(
     breach: float, half: float, later: list[tuple[float, float]]
