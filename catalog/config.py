@@ -22,6 +22,10 @@ ENV_PREFIX: Final = "LEADLINE_"
 MAX_CONFIG_BYTES: Final = 4 * 2**20
 
 
+DEFAULT_SLA: Final = {"ttft_user_mean": 2.5, "tpot_mean": 0.020}
+"""Service levels that hold unless somebody says otherwise, in seconds."""
+
+
 class ConfigError(Exception):
     """The configuration can't be used; the message is one line with the remedy."""
 
@@ -157,14 +161,20 @@ class Config(Bound):
     namespace: str = Field("", description="Label namespace of all that this exporter says.")
     deployment: str = Field("", description="Default P/D group of servers found here.")
     sla: Bounds = Field(
-        {"ttft_user_mean": 2.5, "tpot_mean": 0.020},
-        description="Service levels by signal, unless a deployment or model says otherwise.",
+        DEFAULT_SLA,
+        description="Service levels by signal, unless a deployment or model says otherwise; "
+        "signals that it leaves out keep their default.",
     )
     deployments: dict[str, Deployment] = Field({}, description="P/D groups by name.")
     exporter: Exporter = Exporter()
     prometheus: Prometheus = Prometheus()
     alertmanager: Alertmanager = Alertmanager()
     service: Service = Service()
+
+    @field_validator("sla")
+    @classmethod
+    def _with_defaults(cls, value: dict[str, float]) -> dict[str, float]:
+        return {**DEFAULT_SLA, **value}
 
     def limit(self, signal: str, labels: Mapping[str, str]) -> float | None:
         """Return the SLA or limit of *signal* for a series, the nearest scope first; or None."""

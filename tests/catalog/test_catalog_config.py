@@ -34,6 +34,15 @@ def test_the_nearest_scope_gives_the_limit(tmp_path: Path) -> None:
     assert config.limit("kv_usage", air) is None
 
 
+@pytest.mark.parametrize("given", [{}, {"host_rss": "1GiB"}])
+def test_a_service_level_that_nobody_changed_keeps_its_default(given: dict[str, str]) -> None:
+    """No flag, or a flag for another signal, leaves the default SLA in force."""
+    config = load(None, {}, {"sla": given, "limits": {}})
+    assert config.limit("tpot_mean", {}) == pytest.approx(0.020)
+    assert config.limit("ttft_user_mean", {}) == pytest.approx(2.5)
+    assert load(None, {}, {"sla": {"tpot_mean": "9ms"}}).sla["tpot_mean"] == pytest.approx(0.009)
+
+
 def test_environment_overrides_file_and_flags_override_both(tmp_path: Path) -> None:
     """`LEADLINE_SERVICE__EVERY` beats the file; a flag beats the variable."""
     path = tmp_path / "leadline.yaml"
