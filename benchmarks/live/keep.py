@@ -1,11 +1,12 @@
-"""Make a fixture of a run's record: ``python -m benchmarks.live.keep RUN FOLDER``.
+"""Make fixtures of a run's record: ``python -m benchmarks.live.keep RUN FOLDER|TABLE.csv.gz``.
 
-Every third scrape is kept, as a 15 s interval would have got it, and names of the machine it ran
-on are replaced: the replay needs neither.
+A folder gets the facts and every third scrape, as a 15 s interval would have got it; a table gets
+the private memory of all processes. Names of the machine that it ran on are replaced.
 """
 
 from __future__ import annotations
 
+import gzip
 import re
 import socket
 import sys
@@ -30,6 +31,14 @@ def keep(run: Path, folder: Path, host: str) -> None:
     writer.close()
 
 
+def keep_table(run: Path, path: Path, host: str) -> None:
+    """Write the private memory of one run in the form that `leadline detect --input` reads."""
+    head, *rows = (run / "processes.csv").read_text(encoding="utf-8").splitlines()
+    kept = [row.replace(f",{host}:", ",node:") for row in rows if ",host_anon_swap," in row]
+    text = "\n".join([head, *kept]) + "\n"
+    path.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
+
+
 def anonymous(page: str, host: str) -> str:
     """Replace the node's name and its control groups in a page."""
     named = page.replace(f'node="{host}"', 'node="node"').replace(
@@ -39,4 +48,5 @@ def anonymous(page: str, host: str) -> str:
 
 
 if __name__ == "__main__":
-    keep(Path(sys.argv[1]), Path(sys.argv[2]), socket.gethostname())
+    what = keep_table if sys.argv[2].endswith(".csv.gz") else keep
+    what(Path(sys.argv[1]), Path(sys.argv[2]), socket.gethostname())

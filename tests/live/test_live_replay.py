@@ -108,6 +108,18 @@ def test_a_table_of_the_first_record_tells_the_leak_from_five_warm_ups() -> None
     _check_cuts(found, 4e9, breach=times[-1] + 20 * 60)
 
 
+def test_a_run_without_a_leak_is_silent_at_every_cut() -> None:
+    """Six warm-ups under traffic and a limit not far above: nothing is said, not even watch."""
+    panels = read_table(FOLDER / "quiet.csv.gz")
+    times = panels["host_anon_swap"].times
+    config = load(None, {}, {"limits": {"host_anon_swap": 2.906e9}})
+    last: list[Finding] = []
+    for at in _cuts(times[0], times[-1]):
+        last = judge(panels, config, as_of=at)
+        assert [f for f in last if f.kind != "unknown"] == []
+    assert last == []  # at the end it is judged, not unknown
+
+
 def test_the_scrapes_of_the_live_run_are_judged_alike_from_prometheus(run: Run) -> None:
     """Exporter's page, real Prometheus, the catalogue's expressions and the detector agree."""
     signal = SIGNALS["host_anon_swap"]
