@@ -1,7 +1,7 @@
 """The command line: one function a command, each importing what it needs when it runs.
 
-Exit codes of `detect`: 0 judged, nothing found; 1 found; 2 could not run; 3 could not judge.
-Every other command: 0 done, 1 not so (`--check`), 2 could not run.
+Exit codes of `detect` and `report`: 0 judged, nothing found; 1 found; 2 could not run; 3 could not
+judge. Every other command: 0 done, 1 not so (`--check`), 2 could not run.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 VERSION: Final = "0.1.0"
 Command = Callable[..., argparse.ArgumentParser]
 COULD_NOT_RUN: Final = 2
+COULD_NOT_JUDGE: Final = 3
+SOAK_EXIT: Final = {"pass": 0, "fail": 1}
 
 
 class UsageError(Exception):
@@ -121,9 +123,10 @@ def report(args: argparse.Namespace) -> int:
     config = _config(args, **_bounds(args), prometheus={"url": args.prometheus})
     end = time.time()
     start = end - _seconds(args.last)
-    write(_store(PromStore, config), config, start=start, end=end, output=Path(args.output))
-    print(f"wrote {args.output}")
-    return 0
+    store = _store(PromStore, config)
+    outcome = write(store, config, start=start, end=end, output=Path(args.output))
+    print(f"{outcome.verdict}: {outcome.reason}\nwrote {outcome.path}")
+    return SOAK_EXIT.get(outcome.verdict, COULD_NOT_JUDGE)
 
 
 def rules(args: argparse.Namespace) -> int:
@@ -246,7 +249,7 @@ def _exit_code(findings: Sequence[Finding], *, judged: int, fail_on: str) -> int
     states = {finding.state for finding in findings if finding.kind != "unknown"}
     if "firing" in states or (fail_on == "watch" and "watch" in states):
         return 1
-    return 0 if judged else 3
+    return 0 if judged else COULD_NOT_JUDGE
 
 
 def _add_bounds(parser: argparse.ArgumentParser) -> None:
