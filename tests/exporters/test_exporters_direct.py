@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import re
+import shlex
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -38,6 +39,8 @@ ROLES = ("prefill", "decode", "encode", "both", "prefill-decode", "mystery")
 CORE = ("ttft_mean", "tpot_mean", "itl_mean", "e2e_mean", "queue_mean", "request_rate",
         "ttft_user_mean", "kv_usage", "transfer_time_mean", "acceptance_ratio",
         "acceptance_by_position", "kv_fetch_waiting", "computed_tokens_rate")  # fmt: skip
+
+PROMPTS = "vllm:prompt_tokens_total"
 
 Series = tuple[str, tuple[tuple[str, str], ...]]
 
@@ -129,6 +132,13 @@ def arrived(prometheus: Server) -> dict[Series, str]:
     return found
 
 
+def prompts(page: bytes) -> float:
+    """Return how many prompt tokens a page tells of."""
+    found = re.search(rb"^" + PROMPTS.encode() + rb"{.*} (\S+)$", page, re.MULTILINE)
+    assert found
+    return float(found[1])
+
+
 def wait_for(condition: Callable[[], bool], what: str) -> None:
     """Wait until *condition* holds; fail with *what* after a minute."""
     deadline = time.monotonic() + 60
@@ -196,9 +206,12 @@ def ways(module_prometheus: StartPrometheus) -> Iterator[Ways]:
     def show(change: Callable[[bytes], bytes]) -> dict[Series, str]:
         for name, server in servers.items():
             server.page = change(recorded(name))
-        # Each scrape of any target is newer than the page once three intervals are over.
-        wait_for(lambda: len(prometheus.query("vllm:prompt_tokens_total")) == 6, "no pages")
-        time.sleep(3)
+        # A scrape arrives as a whole: one series tells for all of its target.
+        wanted = sorted(prompts(server.page) for server in servers.values() for _ in CLUSTERS)
+        wait_for(
+            lambda: sorted(float(s["value"][1]) for s in prometheus.query(PROMPTS)) == wanted,
+            "the pages did not arrive",
+        )
         return arrived(prometheus)
 
     with exporting(servers) as exporter:
@@ -310,3 +323,9 @@ def test_the_rule_fires_on_what_arrives_twice(filled: tuple[Server, float]) -> N
     fired = filled[0].query(alert.expr, at=filled[1])
     assert [s["metric"]["cluster"] for s in fired] == ["east"] * len(POOLS)
     assert {s["value"][1] for s in fired} == {"2"}
+
+
+def test_the_guides_command_is_understood() -> None:
+    """It can be copied as it stands."""
+    [command] = re.findall(r"```sh\nleadline (.*)\n```", GUIDE)
+    assert leadline._parser().parse_args(shlex.split(command)).no_vllm
