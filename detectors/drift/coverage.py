@@ -14,6 +14,8 @@ from detectors.finding import Finding, finding_id
 
 POOL_LABELS = ("cluster", "namespace", "deployment", "pool", "model_name")
 STALE_STEPS = 5  # as Prometheus' own staleness at one minute: five missed scrapes
+QUIET = 3600.0  # seconds without a trial that are a quiet night, not a ratio that stopped
+NEED_NOT_TRY = ("prefill", "encode", "router")  # pools with counters of drafts that never draft
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,8 @@ class Coverage:
     """What is known of each series of a panel at one moment.
 
     Attributes:
-        reasons: Series by series: "" when judged, else "short", "stale" or "empty".
+        reasons: Series by series: "" when judged, else "short", "stale", "empty", or "untried"
+            where trials are counted and there was none in the whole span.
         judged_from: Earliest instant from which the running incarnation of each is judged; NaN
             where nothing is known.
     """
@@ -42,16 +45,23 @@ def coverage(panel: Panel, as_of: float) -> Coverage:
     step = known.step
     for row in range(len(known.labels)):
         values = known.values[row]
-        seen = np.flatnonzero(np.isfinite(values))
+        trials = None if known.trials is None else known.trials[row]
+        sampled = np.flatnonzero(np.isfinite(values if trials is None else trials))
+        # A step without a trial says nothing of the ratio: only the others are looked at.
+        seen = np.flatnonzero(np.isfinite(values) & (True if trials is None else trials > 0))
         if not len(seen):
-            reasons.append("empty")
+            reasons.append("untried" if trials is not None and len(sampled) else "empty")
             since.append(float("nan"))
             continue
         starts = None if known.starts is None else known.starts[row]
-        inside = seen[seen >= segment_start(values, starts)]
+        # Counts are corrected for restarts: they have no incarnation to begin anew with.
+        begin = segment_start(values, starts) if trials is None else 0
+        inside = seen[seen >= begin]
         enough = len(inside) >= FEWEST
         since.append(float(known.times[inside[0]]) + (FEWEST - 1) * (step if step > 0 else 0.0))
-        if as_of - known.times[seen[-1]] > STALE_STEPS * step:
+        stale = as_of - known.times[sampled[-1]] > STALE_STEPS * step
+        stopped = as_of - known.times[seen[-1]] > max(QUIET, STALE_STEPS * step)
+        if stale or stopped:
             reasons.append("stale")
         else:
             reasons.append("" if enough else "short")
@@ -59,10 +69,15 @@ def coverage(panel: Panel, as_of: float) -> Coverage:
 
 
 def unknown_findings(panel: Panel, as_of: float, detector: str) -> list[Finding]:
-    """Return one finding for each pool of which no series can be judged."""
+    """Return one finding for each pool of which no series can be judged.
+
+    Prefill that never drafts has nothing to judge and gets none; decode that never does has one.
+    """
     cover = coverage(panel, as_of)
     pools: dict[tuple[tuple[str, str], ...], list[int]] = defaultdict(list)
     for row, labels in enumerate(panel.labels):
+        if cover.reasons[row] == "untried" and labels.get("pool") in NEED_NOT_TRY:
+            continue
         pools[tuple((k, labels[k]) for k in POOL_LABELS if labels.get(k))].append(row)
     return [
         _unknown(panel, dict(key), rows, cover, as_of, detector)
@@ -103,6 +118,8 @@ def _why(reasons: set[str], signal: str) -> str:
     """Return one sentence for why *signal* cannot be judged."""
     if reasons == {"empty"}:
         return f"{signal} has no data here, so nothing can be said about it."
+    if reasons == {"untried"}:
+        return f"{signal} counts no trial here at all: no traffic, or what it counts is off."
     if "short" in reasons:
         return f"{signal} has too little data since the last start to be judged ({FEWEST} points)."
     return f"{signal} has no recent data: its series stopped, so it is not known to be healthy."

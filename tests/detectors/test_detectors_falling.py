@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -108,3 +110,24 @@ def test_plain_ratio_without_trials_is_judged_too() -> None:
     panel = Panel("acceptance_ratio", 60.0 * np.arange(2 * DAY), share, labels)
     found = _judge(panel, 2 * DAY)
     assert [(f.labels["deployment"], f.state) for f in found] == [("a", "firing")]
+
+
+@pytest.mark.parametrize("empty", [0.0, np.nan])
+def test_a_pool_that_need_not_try_is_nothing_to_judge(empty: float) -> None:
+    """Prefill that never drafts is silent; decode that never does, or stopped, is unknown."""
+    rng = np.random.default_rng(7)
+    panel = _panel(rng, _share(rng, 4, DAY))
+    assert panel.trials is not None
+    for row, since in ((0, 0), (1, 0), (2, DAY - 90), (3, DAY - 30)):
+        panel.values[row, since:] = empty
+        panel.trials[row, since:] = 0.0
+    pools = ("prefill", "decode", "decode", "decode")
+    labels = tuple({**one, "pool": pool} for one, pool in zip(panel.labels, pools, strict=True))
+    found = judge({"acceptance_ratio": replace(panel, labels=labels)}, FLOOR)
+    assert {(f.kind, f.labels["deployment"]) for f in found} == {
+        ("unknown", "d1"),
+        ("unknown", "d2"),
+    }
+    causes = {f.labels["deployment"]: f.cause for f in found}
+    assert "no trial here at all" in causes["d1"]
+    assert "stopped" in causes["d2"]
