@@ -6,7 +6,7 @@ sawtooth, gaps. Each is a shape or a noise in `compete`, or a rule here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -20,8 +20,9 @@ from detectors.finding import Finding, State, Verdict, finding_id
 NAME = "leak"
 # Margins in log-likelihood (nats). Chosen on seeded noise and on the even-numbered development
 # hosts only; `benchmarks/detect.py` reports the odd ones.
-AGAINST_STANDING = 8.0  # growth against noise and steps: below this there is nothing to say
+AGAINST_STANDING = 6.5  # growth against noise and steps: below this there is nothing to say
 AGAINST_WARM_UP = 3.0  # growth against a filling that ends: below this it is a watch
+NEAR_BREACH = 1.0  # the same once growth was seen for as long as what is left
 VETO = 2.0  # a longer window that prefers a filling by this much overrules a shorter one
 STEADY = 3.0  # slope over its standard error
 MOST_OF_LIFE = 0.5  # a window over this share of the life needs no comparison with what was before
@@ -41,7 +42,12 @@ def find_leaks(panels: Mapping[str, Panel], limits: LimitsLike, as_of: float) ->
     private = known[signal]
     if len(private.times) < 2:
         return []
-    judged = {row: _judge(private, row, found) for row, found in grow(private).items()}
+
+    def left_alone(growth: Growth) -> float:
+        alone = Slope(private.labels[growth.row], growth.slope, growth.slope_se)
+        return _left(growth, breach(alone.labels, known, private, [alone], limits))
+
+    judged = {row: _judge(private, row, found, left_alone) for row, found in grow(private).items()}
     growing = {row: best for row, best in judged.items() if best is not None}
     slopes = {
         row: Slope(private.labels[row], g.slope, g.slope_se, g.noise)
@@ -57,7 +63,14 @@ def find_leaks(panels: Mapping[str, Panel], limits: LimitsLike, as_of: float) ->
     return out
 
 
-def _judge(panel: Panel, row: int, found: Sequence[Growth]) -> tuple[Growth, Verdict] | None:
+def _left(growth: Growth, time_left: Breach | None) -> float:
+    """Return the time left; without a limit, the time in which the memory would double."""
+    return time_left.seconds if time_left else float(growth.values[-1]) / growth.slope
+
+
+def _judge(
+    panel: Panel, row: int, found: Sequence[Growth], left: Callable[[Growth], float]
+) -> tuple[Growth, Verdict] | None:
     """Return the window that shows growth best and what it is; None where nothing grows."""
     real = [
         g
@@ -69,7 +82,7 @@ def _judge(panel: Panel, row: int, found: Sequence[Growth]) -> tuple[Growth, Ver
     clear = [
         g
         for g in real
-        if g.against_warm_up >= AGAINST_WARM_UP and _novel(g) and not _vetoed(g, found)
+        if g.against_warm_up >= _margin(g, left(g)) and _novel(g) and not _vetoed(g, found)
     ]
     if clear:
         return max(clear, key=lambda g: g.end - g.start), "leak"
@@ -78,6 +91,17 @@ def _judge(panel: Panel, row: int, found: Sequence[Growth]) -> tuple[Growth, Ver
     if apart and unlike_peers(panel, row, best):
         return best, "leak"
     return best, "warm_up"
+
+
+def _margin(growth: Growth, left: float) -> float:
+    """Return the margin over a warm-up that is asked for, less as the breach comes nearer.
+
+    Growth seen for as long as what is left, and still going on, is no longer bent towards a
+    plateau below the limit unless its time constant is longer than all that was seen.
+    """
+    share = (growth.end - growth.onset) / max(left, 1.0)
+    nearness = min(max((share - SEEN_SHARE) / (1 - SEEN_SHARE), 0.0), 1.0)
+    return AGAINST_WARM_UP + nearness * (NEAR_BREACH - AGAINST_WARM_UP)
 
 
 def _novel(growth: Growth) -> bool:
@@ -102,7 +126,7 @@ def _finding(
     time in which the memory would double stands for the time left.
     """
     labels = dict(panel.labels[row])
-    left = time_left.seconds if time_left else float(growth.values[-1]) / growth.slope
+    left = _left(growth, time_left)
     seen = growth.end - growth.onset
     early = seen < max(min(left / EXTRAPOLATE, SEEN_ENOUGH), left / FURTHEST)
     state: State = "firing" if verdict == "leak" and not early else "watch"
