@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from catalog.panel import Labels, Panel
+from catalog.units import human, human_duration
 from detectors.drift.context import Z90, LimitsLike, where
 from detectors.drift.leak_limit import Breach, Slope, breach
 from detectors.drift.leak_twins import per_load, unlike_peers
@@ -202,8 +203,8 @@ def _cause(
 ) -> str:
     """Return one sentence for the page."""
     what = "private memory" if signal == "host_anon_swap" else "resident memory (swap not seen)"
-    rate = f"{growth.slope * 3600 / 2**20:,.3g} MiB/h"
-    seen = f"{(growth.end - growth.onset) / 60:,.0f} min"
+    rate = human(growth.slope * 3600, "bytes_per_hour").replace("hour", "h")
+    seen = human_duration(growth.end - growth.onset)
     if verdict != "leak":
         return (
             f"The {what} of {where(labels)} has grown by {rate} for {seen}; "
@@ -216,5 +217,5 @@ def _cause(
         )
     return (
         f"The {what} of {where(labels)} has grown steadily by {rate} for {seen}; "
-        f"{time_left.place} is met in {time_left.seconds / 3600:,.3g} h."
+        f"{time_left.place} is met in {human_duration(time_left.seconds)}."
     )
