@@ -22,20 +22,24 @@ STEP = "15s"
 NO_PROMISE = {"ttft_user_mean": "10m", "tpot_mean": "1m"}
 
 
-@dataclass(frozen=True)
+@dataclass
 class Eyes:
-    """The addresses of all that watches the pair, and where it keeps its files."""
+    """The addresses of all that watches the pair, and where it keeps its files.
+
+    The service's port is chosen when the service starts, minutes after the others: a port that is
+    only remembered may be somebody else's by then.
+    """
 
     folder: Path
     exporter: str
     prometheus: str
     alertmanager: str
-    service: str
+    service: str = ""
 
     @classmethod
     def on_free_ports(cls, folder: Path) -> Eyes:
         """Choose the usual ports where they are free, others where not."""
-        ports = (free_port(p) for p in (9840, 9090, 9093, 9841))
+        ports = (free_port(p) for p in (9840, 9090, 9093))
         return cls(folder, *(f"127.0.0.1:{port}" for port in ports))
 
     def start(self, stack: Stack) -> Running:
@@ -52,6 +56,7 @@ class Eyes:
 
     def judge(self, stack: Stack, prometheus: Running, limit: float) -> None:
         """Tell the limit to the rules, and start the service with it as a flag."""
+        self.service = f"127.0.0.1:{free_port(9841)}"
         self._write(limit)
         self._rules(stack)
         # Only now: a service that is not there yet would count as a target that is down.
@@ -74,7 +79,7 @@ class Eyes:
             "prometheus": {"url": f"http://{self.prometheus}", "step": STEP},
             "alertmanager": {"urls": [f"http://{self.alertmanager}"]},
             "service": {
-                "listen": self.service,
+                **({"listen": self.service} if self.service else {}),
                 "every": STEP,
                 "history": "1d",
                 "state": str(self.folder / "state"),
