@@ -179,3 +179,26 @@ def test_given_limit_counts_the_process_tree() -> None:
     assert fired[0].time_to_breach == pytest.approx(
         (60 - used) * GIB / (12 * GIB / 86400), rel=0.08
     )
+
+
+def test_a_leak_of_weeks_under_daily_traffic_is_a_ticket_within_a_day() -> None:
+    """721 GiB growing by 79 GiB in 40 hours with the blocks served, on 2 TiB: never a page."""
+    points, onset = 5 * DAY, 72.0
+    rng = np.random.default_rng(3)
+    hours = np.arange(points) / 60
+    traffic = 1 + 0.5 * np.sin(2 * np.pi * (hours - 9) / 24)
+    grown = 79 / 40 * np.cumsum(traffic * (hours >= onset)) / 60
+    season = np.sin(2 * np.pi * (hours - 10) / 24)
+    values = GIB * (721 + grown + season + 0.3 * rng.normal(size=points))
+    panels = {"host_anon_swap": panel(values[None])}
+    limits = Limits({"host_anon_swap": 2048 * GIB})
+
+    def seen(after: float) -> list[Finding]:
+        return _firing(judge(panels, limits, as_of=ORIGIN + 3600 * (onset + after) - 60))
+
+    assert seen(-24.0) == seen(0.0) == []
+    for after in (24.0, 36.0, 48.0):
+        (finding,) = seen(after)
+        assert finding.severity in {"ticket", "report"}  # a month is left, give or take a day
+    assert finding.effect == pytest.approx(79 / 40 * GIB, rel=0.15)
+    assert finding.severity == "ticket"
