@@ -1,1 +1,1 @@
-"""Reports for people: the soak report, one HTML file with its pictures inside."""
+"""Reports: the soak report, as HTML with its pictures inside, as Markdown and as JSON."""

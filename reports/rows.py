@@ -17,47 +17,19 @@ from catalog.units import Unit
 from detectors.drift.context import LimitsLike
 from detectors.finding import Finding
 from reports import words
+from reports.beside import LEAST_SEEN, Beside, level
 from reports.chart import Picture, svg
+from reports.entry import Numbers, Row
 from reports.places import Place
 from reports.trends import Reading, State, ratio_of
 
-LEAST_SEEN: Final = 0.5
-"""Share of the span in which a signal must have been seen to be called stable over it."""
+BROKEN: Final = 0.01
+"""Share of the time beyond a service level from which it was not held."""
 MOST_STARTS: Final = 40
 LATE: Final = 0.03
 """Share of the span after which it is worth a word that judging began."""
-NO_CHART: Final = Markup()
 AT_TOP: Final = 0.2
 """Share of samples at the highest bucket from which a quantile's drift can't be told."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """What one signal does in one place, spelt for a reader."""
-
-    group: str
-    signal: Signal
-    place: Place
-    state: State
-    why: str
-    detail: str = ""
-    level: str = "–"
-    change: str = "–"
-    interval: str = ""
-    limit: str = ""
-    breach: str = ""
-    breach_seconds: float = math.inf
-    beyond: float = 0.0
-    harmful: bool = False
-    series: int = 0
-    judged_from: str = ""
-    chart: Markup = NO_CHART
-
-    @property
-    def title(self) -> str:
-        """Return what it is about, for a sentence: signal, part and place."""
-        part = f", {self.detail}" if self.detail else ""
-        return f"{self.signal.title} ({self.place.title}{part})"
 
 
 @dataclass(frozen=True)
@@ -67,6 +39,7 @@ class Context:
     limits: LimitsLike
     container_limits: Mapping[tuple[str, ...], float]
     findings: Sequence[Finding]
+    span: float
     top: float | None = None
 
 
@@ -92,7 +65,8 @@ def row(
     breach = _breach(signal, best, bound, finding) if drifting else math.inf
     slope, low, high = _speed(best, finding)
     newest = [one.level for one in found if math.isfinite(one.level)]
-    level = best.level if drifting else float(np.median(newest)) if newest else math.nan
+    now = best.level if drifting else float(np.median(newest)) if newest else math.nan
+    over = level(panel, context.span, context.top)
     spell = _speller(signal.unit, context.top)
     return Row(
         group=group,
@@ -101,25 +75,23 @@ def row(
         state=state,
         why=_why(found, state, panel.labels[strong], finding),
         detail=detail,
-        level=spell(level) if math.isfinite(level) else "–",
+        level=spell(now) if math.isfinite(now) else "–",
         change={"stable": "none clear", "unknown": "–"}.get(state, words.rate(slope, signal.unit)),
         interval=_interval(low, high, best, signal.unit, panel) if state != "unknown" else "",
         limit="" if bound is None else words.value(bound, signal.unit),
         breach=words.left(breach) if drifting and math.isfinite(breach) else "",
         breach_seconds=breach,
         beyond=_beyond(signal, values, bound),
+        kept=_kept(signal, values, bound, over.seen, context.top),
         harmful=drifting and _harms(signal, slope),
         series=len(found),
         judged_from=_judged_from(found, panel),
         chart=_chart(
             signal, f"{place.title} {detail}".strip(), panel, values, strong, state, best, bound
         ),
+        beside=Beside(over),
+        numbers=Numbers(now, slope, low, high, bound, best.judged_from),
     )
-
-
-def missing(group: str, signal: Signal, place: Place, why: str) -> Row:
-    """Return the line of a signal that has no series in a place."""
-    return Row(group, signal, place, "unknown", why)
 
 
 def _finding(signal: Signal, panel: Panel, findings: Sequence[Finding]) -> Finding | None:
@@ -241,6 +213,20 @@ def _beyond(signal: Signal, values: FloatArray, bound: float | None) -> float:
     if bound is None or signal.bad is None or not len(known):
         return 0.0
     return float((known > bound if signal.bad == "up" else known < bound).mean())
+
+
+def _kept(
+    signal: Signal, values: FloatArray, bound: float | None, seen: float, top: float | None
+) -> bool | None:
+    """Return whether the bound was kept; None where there is none or too little was seen."""
+    if bound is None or signal.bad is None:
+        return None
+    if _beyond(signal, values, bound) > BROKEN:
+        return False
+    known = values[np.isfinite(values)]
+    # What lies at the highest bucket may lie anywhere above it.
+    hidden = top is not None and top < bound and (known >= top * (1 - 1e-9)).mean() > BROKEN
+    return None if seen < LEAST_SEEN or hidden else True
 
 
 def _why(found: Sequence[Reading], state: State, labels: Labels, finding: Finding | None) -> str:

@@ -81,6 +81,24 @@ def span(seconds: float) -> str:
     return human_duration(seconds)
 
 
+def change(by: float, relative: float, unit: Unit | str) -> str:
+    """Return the change between two spans: `+12 %`, of shares `−1.3 points`."""
+    if not math.isfinite(by):
+        return "unknown"
+    if unit != "ratio" and not math.isfinite(relative):
+        return "±0" if by == 0 else f"{'+' if by > 0 else '−'}{value(abs(by), unit)}"
+    number, name = (by * 100, "points") if unit == "ratio" else (relative * 100, "%")
+    text = f"{abs(number):.0f}" if abs(number) >= 100 else f"{abs(number):.1f}"
+    sign = "±" if float(text) == 0 else "+" if number > 0 else "−"
+    return f"{sign}{text} {name}"
+
+
+def span_name(seconds: float) -> str:
+    """Return what people call a span of that length: `week`, `day`, else `span`."""
+    days = round(seconds / 86400, 3)
+    return "week" if days == 7 else "day" if days == 1 else "span"
+
+
 def share(part: float) -> str:
     """Return a share: `12 %`, `0.4 %`, `under 0.1 %`."""
     if 0 < part < 1e-3:
