@@ -116,7 +116,7 @@ def demo(args: argparse.Namespace) -> int:
 
 
 def report(args: argparse.Namespace) -> int:
-    """Write the soak report: per signal stable, drifting or unknown."""
+    """Write the soak report: pass or fail by stated rules, each signal beside the span before."""
     from reports.soak import write
     from store.prometheus import PromStore
 
@@ -124,7 +124,8 @@ def report(args: argparse.Namespace) -> int:
     end = time.time()
     start = end - _seconds(args.last)
     store = _store(PromStore, config)
-    outcome = write(store, config, start=start, end=end, output=Path(args.output))
+    output = Path(args.output)
+    outcome = write(store, config, start=start, end=end, output=output, format=args.format)
     print(f"{outcome.verdict}: {outcome.reason}\nwrote {outcome.path}")
     return SOAK_EXIT.get(outcome.verdict, COULD_NOT_JUDGE)
 
@@ -353,10 +354,17 @@ def _fleet_commands(command: Command) -> None:
     sub.add_argument("--external-url", metavar="URL", help="how people reach the board")
     _add_bounds(sub)
 
-    sub = command(report, "report --prometheus http://localhost:9090 --last 7d -o report.html")
+    sub = command(
+        report, "report --prometheus http://localhost:9090 --last 7d -o report.html",
+        "report --prometheus http://localhost:9090 --last 7d -o ticket.md",
+    )  # fmt: skip
     sub.add_argument("--prometheus", metavar="URL", help="default: http://127.0.0.1:9090")
     sub.add_argument("--last", default="7d", metavar="SPAN", help="span of it (default: 7d)")
     sub.add_argument("-o", "--output", required=True, metavar="FILE", help="file to write")
+    sub.add_argument(
+        "--format", choices=("html", "md", "json"),
+        help="html, md (for a ticket) or json (default: by the file's ending)",
+    )  # fmt: skip
     _add_bounds(sub)
 
 

@@ -85,7 +85,7 @@ def gather(source: Source, config: Config, start: float, end: float) -> Soak:
     Raises:
         StoreError: Prometheus can't be reached, so that there is nothing to report on.
     """
-    soak = Soak(start, end, _step(config.prometheus.step, end - start), config)
+    soak = Soak(start, end, _step(source, config.prometheus.step, end - start), config)
     read = _reader(source, soak.start, soak.end, soak.step)
     for name in NEEDED:
         if panel := _try(soak, SIGNALS[name], read, first=name == NEEDED[0]):
@@ -106,8 +106,12 @@ def gather(source: Source, config: Config, start: float, end: float) -> Soak:
     return soak
 
 
-def _step(least: float, span: float) -> float:
-    return least * max(1, math.ceil(span / MOST_POINTS / least))
+def _step(source: Source, least: float, span: float) -> float:
+    """Return the step: a table has its own, of Prometheus we ask no more points than we need."""
+    if isinstance(source, PromStore):
+        return least * max(1, math.ceil(span / MOST_POINTS / least))
+    steps = [panel.step for panel in source.values() if panel.step > 0]
+    return max(steps, default=least)
 
 
 def _reader(source: Source, start: float, end: float, step: float) -> Read:

@@ -80,7 +80,7 @@ def _rules(rules: Sequence[Rule]) -> Iterator[str]:
 
 def _why(rule: Rule) -> str:
     more = len(rule.reasons) - 1
-    return text(rule.reasons[0]) + (f"; and {more} more" if more else "") if rule.reasons else ""
+    return text(rule.reasons[0]) + (f"; and {more} more" if more else "") if rule.reasons else "–"
 
 
 def _findings(cards: Sequence[Card], more: int) -> Iterator[str]:
@@ -148,7 +148,7 @@ def _urgency(row: Row) -> tuple[bool, bool, bool]:
 def _place(place: Place, rows: Sequence[Row], name: str) -> Iterator[str]:
     yield f"### {text(place.title)}\n"
     yield from _table(
-        f"Signal|State|This {name}|{name.capitalize()} before|Change|Limit", map(_line, rows)
+        f"Signal|State|Now|This {name}|{name.capitalize()} before|Change|Limit", map(_line, rows)
     )
 
 
@@ -160,15 +160,13 @@ def _line(row: Row) -> tuple[str, ...]:
         state += f": {text(row.why)}"
     elif row.state == "drifting":
         state += f": {text(row.change)}"
-    limit = row.limit or "–"
-    if row.beyond:
-        limit += f"; beyond it {words.share(row.beyond)} of the time"
-    if row.breach:
-        limit += f"; reached in {row.breach}"
+    limit = [row.limit] if row.limit else []
+    limit += [f"beyond it {words.share(row.beyond)} of the time"] if row.beyond else []
+    limit += [f"reached in {row.breach}"] if row.breach else []
     change = words.change(beside.change, beside.relative, unit)
     return (
-        text(title), state, _value(beside.now.value, beside.now.why, unit),
-        _value(beside.before.value, beside.before.why, unit), text(change), text(limit),
+        text(title), state, text(row.level), _value(beside.now.value, beside.now.why, unit),
+        _value(beside.before.value, beside.before.why, unit), text(change), text("; ".join(limit)) or "–",
     )  # fmt: skip
 
 
