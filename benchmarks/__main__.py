@@ -12,9 +12,11 @@ from collections.abc import Sequence
 
 # name -> module with `main(argv) -> int | None`, and what it measures
 BENCHES: dict[str, tuple[str, str]] = {
+    "exporter": ("benchmarks.exporter", "cost of a scrape of one node with 8 engines"),
+    "table": ("benchmarks.table", "cost of reading a week of 1,000 series from a file"),
     "detect": ("benchmarks.detect", "cost of judging 1,000 series x 7 days; quality with --data"),
 }
-ALONE = ("detect",)  # run when no name is given
+ALONE = ("exporter", "detect")  # run when no name is given: these take seconds
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -119,6 +119,7 @@ def _described(
     result = compete(-values[None, :])
     line = max(float(result.score[name][0]) for name in GROWING)
     steps = max(float(result.score[name][0]) for name in ("step", "step+step"))
+    still = result.slope[0] > Z90 * result.slope_se[0]  # it goes on falling
     seconds = width * step
     recent = max(3, size // 8)
     return _Fall(
@@ -129,7 +130,7 @@ def _described(
         level=float(np.average(values[-recent:], weights=np.maximum(total[-recent:], 1e-9))),
         slope=-float(result.slope[0]) / seconds,
         slope_se=float(result.slope_se[0]) / seconds,
-        verdict="step" if steps - line > STEP_MARGIN else "drift",
+        verdict="step" if steps - line > STEP_MARGIN or not still else "drift",
         times=middle,
         values=values,
     )
