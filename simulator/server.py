@@ -91,7 +91,10 @@ def serve(
     """
     epoch = last_minute(clock() if until is None else until)
     page = Page(World(scenario, seed, span), epoch)
-    server = PageServer(address(listen), page, clock)
+    try:
+        server = PageServer(address(listen), page, clock)
+    except OSError as error:
+        raise OSError(error.errno, f"can't listen on {listen}: {error.strerror}") from error
     server.text()
     return server
 

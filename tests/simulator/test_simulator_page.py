@@ -252,3 +252,12 @@ def _get(port: int, path: str, within: float) -> tuple[int, str]:
             time.sleep(0.2)
         finally:
             connection.close()
+
+
+def test_an_address_that_is_taken_is_named(served: PageServer) -> None:
+    """Whoever starts a second one on the same port is told which address it is."""
+    taken = f"127.0.0.1:{served.server_address[1]}"
+    with pytest.raises(OSError, match=f"can't listen on {taken}: "):
+        serve(taken, "none", span=12 * 3600)
+    with pytest.raises(ValueError, match="'9840' is no address"):
+        serve("9840", "none", span=12 * 3600)
