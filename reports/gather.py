@@ -246,7 +246,7 @@ def _beside(soak: Soak, read: Read) -> None:
                 soak.rows.append(_gone(soak, group, signal, place, detail, then))
         for (name, place, detail), at in lines.items():
             if name == signal.name:
-                then = found.get((place, detail), Level(why=why or "no series"))
+                then = found.get((place, detail), Level(why=why or "no data"))
                 beside = Beside(soak.rows[at].beside.now, then)
                 soak.rows[at] = replace(soak.rows[at], beside=beside)
 
