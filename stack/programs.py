@@ -5,6 +5,7 @@ order of stopping is ours; its output goes to a log file. A child that has ended
 until we stop it: that keeps its process group's number from being given to somebody else.
 """
 
+import atexit
 import http.client
 import logging
 import os
@@ -199,8 +200,10 @@ def answers(url: str, *, timeout: float = 5.0) -> bool:
 
 
 def free_port(preferred: int = 0) -> int:
-    """A free TCP port of the loopback address, the preferred one if nobody has it."""
+    """A free TCP port of the loopback address, the preferred one if nobody has it or will."""
     for port in (preferred, 0):
+        if port and not _claim(port):
+            continue
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -209,6 +212,22 @@ def free_port(preferred: int = 0) -> int:
                 continue
             return int(probe.getsockname()[1])
     raise NotReadyError("no free port on 127.0.0.1")
+
+
+def _claim(port: int) -> bool:
+    """Whether no other of our processes means to use a port; true once, for as long as we live.
+
+    Some seconds pass until a program listens, and two demos would choose the same port meanwhile.
+    The kernel frees an abstract name with its process.
+    """
+    claim = socket.socket(socket.AF_UNIX)
+    try:
+        claim.bind(f"\0leadline-port-{port}")
+    except OSError:
+        claim.close()
+        return False
+    atexit.register(claim.close)
+    return True
 
 
 def _environment(changes: Mapping[str, str | None]) -> dict[str, str]:

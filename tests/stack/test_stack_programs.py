@@ -134,3 +134,17 @@ def _until(condition: Callable[[], bool], within: float = 60.0) -> None:
     while not condition():
         assert time.monotonic() < deadline, f"not within {within} s"
         time.sleep(0.05)
+
+
+def test_a_preferred_port_is_given_once() -> None:
+    """Two processes that prefer one port get two, though neither listens yet."""
+    wanted = free_port()
+    assert free_port(wanted) == wanted
+    code = f"from stack.programs import free_port; print(free_port({wanted}))"
+    root = str(Path(__file__).parents[2])
+    argv = [sys.executable, "-c", code]
+    environment = {**os.environ, "PYTHONPATH": root}
+    done = subprocess.run(
+        argv, env=environment, check=True, capture_output=True, text=True, timeout=60
+    )
+    assert int(done.stdout) != wanted
