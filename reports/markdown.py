@@ -164,10 +164,9 @@ def _line(row: Row) -> tuple[str, ...]:
     limit += [f"beyond it {words.share(row.beyond)} of the time"] if row.beyond else []
     limit += [f"reached in {row.breach}"] if row.breach else []
     change = words.change(beside.change, beside.relative, unit)
-    return (
-        text(title), state, text(row.level), _value(beside.now.value, beside.now.why, unit),
-        _value(beside.before.value, beside.before.why, unit), text(change), text("; ".join(limit)) or "–",
-    )  # fmt: skip
+    now, before = (_value(one.value, one.why, unit) for one in (beside.now, beside.before))
+    said = text("; ".join(limit)) or "–"
+    return text(title), state, text(row.level), now, before, text(change), said
 
 
 def _value(value: float, why: str, unit: str) -> str:

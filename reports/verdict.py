@@ -128,6 +128,8 @@ def _drift(rows: Sequence[Row], told: Sequence[Incident], unseen: list[str]) -> 
         if row.breach_seconds < TICKET_BELOW and row.harmful and not _named(row, told)
     ]
     blind = [_cause(f) for one in near for f in one.findings if f.state == "watch"]
+    # What goes on towards nobody knows what may be there tomorrow.
+    blind += [one.sentence for one in told if one.first.state == "firing" and _endless(one)]
     blind += [_is_unknown(row) for row in rows if _required(row)]
     return _rule("drift", failed, unseen + blind)
 
@@ -152,6 +154,12 @@ def _known(rows: Sequence[Row], findings: Sequence[Finding], unseen: list[str]) 
 def _left(incident: Incident) -> float:
     left = incident.first.time_to_breach
     return math.inf if left is None else left
+
+
+def _endless(incident: Incident) -> bool:
+    """Whether it goes on and no limit of it is known."""
+    first = incident.first
+    return first.effect is not None and first.limit is None and first.time_to_breach is None
 
 
 def _hidden(row: Row) -> str:

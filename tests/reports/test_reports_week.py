@@ -132,6 +132,11 @@ def without_memory(panels: dict[str, Panel]) -> None:
     del panels["host_anon_swap"]
 
 
+def without_limit(panels: dict[str, Panel]) -> None:
+    """Take the containers' limits away."""
+    del panels["container_limit"]
+
+
 def above_sla(panels: dict[str, Panel]) -> None:
     """Put a tenth of the time above the SLA of TPOT."""
     panels["tpot_mean"].values[:, 100 : 100 + len(panels["tpot_mean"].times) // 10] = 0.03
@@ -147,12 +152,21 @@ def without_tpot(panels: dict[str, Panel]) -> None:
     [
         (0.0, None, {}, ("pass", "pass", "pass", "pass")),
         (60 * MIB, None, {}, ("fail", "fail", "pass", "pass")),
+        (60 * MIB, without_limit, {}, ("fail", "unknown", "pass", "pass")),
         (0.0, without_memory, {}, ("unknown", "unknown", "pass", "unknown")),
         (0.0, above_sla, {}, ("pass", "pass", "fail", "pass")),
         (0.0, without_tpot, {}, ("pass", "unknown", "unknown", "unknown")),
         (0.0, None, {"ttft_p90": "3s"}, ("pass", "unknown", "unknown", "unknown")),
     ],
-    ids=["quiet", "leak", "no memory", "above SLA", "no TPOT", "SLA on what is absent"],
+    ids=[
+        "quiet",
+        "leak",
+        "leak without limit",
+        "no memory",
+        "above SLA",
+        "no TPOT",
+        "SLA on what is absent",
+    ],
 )
 def test_rules_fail_and_keep_silent_one_by_one(
     make_soak: Make,
