@@ -21,6 +21,7 @@ BUCKETS = 64
 FEWEST = 32  # fewer points than this are not judged
 QUANTILE = 0.25
 MOST_MISSING = 1 / 3  # of the buckets of a window
+RESTART_DROP = 0.4  # and by this share of the highest level, within five points
 RESTART_SHARE = 0.5  # without start times, memory that falls below this share is a new process
 
 
@@ -99,7 +100,8 @@ def segment_start(values: FloatArray, starts: FloatArray | None) -> int:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         after = np.maximum.reduce([y[3:-2], y[4:-1], y[5:]])  # three points after
-    falls = np.flatnonzero(after < RESTART_SHARE * before)
+    sudden = before - after > RESTART_DROP * y.max()  # the slope of a daily season is not
+    falls = np.flatnonzero((after < RESTART_SHARE * before) & sudden)
     for i in falls[::-1]:
         if y[i + 3 : i + 15].max() < 0.7 * before[i]:
             return int(seen[i + 3])
