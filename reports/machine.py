@@ -38,7 +38,8 @@ SCHEMA: Final = "leadline.report/1"
 
 def render(soak: Soak, summary: Summary, source: str, made: float) -> str:
     """Return the report as JSON."""
-    return json.dumps(as_dict(soak, summary, source, made), indent=1, allow_nan=False) + "\n"
+    report = as_dict(soak, summary, source, made)
+    return json.dumps(report, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
 
 
 def as_dict(soak: Soak, summary: Summary, source: str, made: float) -> dict[str, Any]:

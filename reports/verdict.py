@@ -25,6 +25,7 @@ UNSEEN_END: Final = 0.02
 WORDS: Final[dict[Verdict, str]] = {"pass": "Passed", "fail": "Failed", "unknown": "Can't say"}
 ESSENTIAL: Final = frozenset({"host_anon_swap", "tpot_mean", "ttft_user_mean"})
 """Without these nobody can say that the memory and the service levels held."""
+MOST_WORSE: Final = 6
 SERVED: Final = ("Service level", "Tails")
 RULES: Final[dict[str, str]] = {
     "findings": "No leak, no falling ratio: no finding fires",
@@ -96,7 +97,21 @@ def judge_soak(
     if drifts:
         names = ", ".join(dict.fromkeys(row.title for row in drifts))
         reasons.append(f"worth a look, though nothing is near a limit: {names}")
+    if worse := [_moved(row) for row in rows if _worse(row)]:
+        more = f" and {len(worse) - MOST_WORSE} more" if len(worse) > MOST_WORSE else ""
+        reasons.append(f"worse than in the span before: {', '.join(worse[:MOST_WORSE])}{more}")
     return Summary("pass", tuple(reasons), rules)
+
+
+def _worse(row: Row) -> bool:
+    """Whether it moved for the worse against the span before, enough to be worth a word."""
+    change, bad = row.beside.change, row.signal.bad
+    return bad is not None and row.beside.notable(row.signal.unit) and (change > 0) == (bad == "up")
+
+
+def _moved(row: Row) -> str:
+    change = words.change(row.beside.change, row.beside.relative, row.signal.unit)
+    return f"{row.title} {change}"
 
 
 def _rule(name: str, failed: Iterable[str], blind: Iterable[str]) -> Rule:
