@@ -5,7 +5,8 @@ The recent steps are tested against the lowest healthy level of what came before
 shape. Null: binomial noise with overdispersion, dependence, healthy wander, missing traffic, many
 looks. A decline that goes on is `drift` and fires. A step fires only if it is big (ten points) or
 below the floor: a small one may be other traffic, which is not yet controlled for, and is a watch.
-So is any fall whose reference is too short to have shown the healthy wander of hours.
+So is any fall whose reference is too short to have shown the healthy wander of hours, and any that
+is no larger than that wander.
 Hit ratios are left out here: on decode they say nothing, elsewhere they follow the traffic.
 """
 
@@ -31,6 +32,9 @@ REFERENCE = 3  # reference at least this many times the span
 RUN_LENGTH = 1e6  # steps to a false alarm, for each series; all spans share it
 HEALTHY_MEAN = 900.0  # seconds over which the lowest healthy level is a mean
 SHORT_REFERENCE = 12 * 3600.0  # below this a fall may be the wander of hours
+# A healthy mean length wanders between 2.92 and 3.12 over days (agentic serving on H200): from the
+# upper end, where a short reference may have stayed, to the lower one it loses 9.4 % of the tokens.
+WANDER = 0.095  # share of the usual level that a fall must exceed to fire
 BIG = 0.10  # a fall that counts whatever its shape
 STEP_MARGIN = 2.0  # log-likelihood by which a step must beat a line to be called one
 
@@ -143,7 +147,8 @@ def _finding(labels: Labels, fall: _Fall, times: FloatArray, limits: LimitsLike)
     left = _left(fall.level, floor, fall.slope) if fall.verdict == "drift" else None
     drop = fall.score.usual - fall.level
     below = floor is not None and fall.level <= floor
-    sure = fall.reference >= SHORT_REFERENCE and fall.verdict == "drift"
+    beyond = drop > WANDER * fall.score.usual
+    sure = fall.reference >= SHORT_REFERENCE and fall.verdict == "drift" and beyond
     state: State = "firing" if sure or drop >= BIG or below else "watch"
     moving = fall.verdict == "drift"
     return Finding(

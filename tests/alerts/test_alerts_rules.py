@@ -60,7 +60,8 @@ def test_nearest_scope_gives_the_service_level(tmp_path: Path) -> None:
     assert "SUCCESS" in promtool("test", "rules", tmp_path / "scopes.yml")
     # The rules and the detectors read the same configuration alike.
     assert config.limit("tpot_mean", {"deployment": "fast", "model_name": "tiny"}) == 0.005
-    assert slo.sla_signals(config) == ["acceptance_ratio", "tpot_mean"]
+    # What nobody named keeps its default.
+    assert slo.sla_signals(config) == ["acceptance_ratio", "tpot_mean", "ttft_user_mean"]
 
 
 def test_committed_files_are_the_generated_ones() -> None:

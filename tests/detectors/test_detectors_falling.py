@@ -77,6 +77,16 @@ def test_healthy_wander_is_silent() -> None:
         assert [f for f in _judge(panel, minutes) if f.state == "firing"] == []
 
 
+def test_wander_from_end_to_end_does_not_fire() -> None:
+    """From 3.10 to 2.92 in six hours, after a day near the upper end: healthy, if new."""
+    rng = np.random.default_rng(11)
+    since = np.maximum(np.arange(2 * DAY) - 1.25 * DAY, 0)
+    share = 0.7 - 0.06 * np.minimum(since / 360, 1) + np.zeros((4, 1))
+    panel = _panel(rng, share)
+    for minutes in range(int(1.25 * DAY), 2 * DAY, 60):
+        assert [f for f in _judge(panel, minutes) if f.state == "firing"] == []
+
+
 def test_small_step_is_a_watch_and_a_big_one_fires_as_a_step() -> None:
     """Other traffic may shift acceptance by a step: only ten points count by themselves."""
     rng = np.random.default_rng(4)
