@@ -34,7 +34,7 @@ demo: $(READY) ## play a leaking cluster on the real stack; SCENARIO=leak, accep
 	@$(BIN)/leadline demo --scenario $(SCENARIO) $(ARGS)
 
 live: $(READY) ## real vLLM prefill and decode on this machine, a real leak, its page (a few GB, minutes)
-	$(BIN)/python -m benchmarks.live $(ARGS)
+	@$(BIN)/python -m benchmarks.live $(ARGS)
 
 test: $(READY) ## run every test, against real Prometheus and Alertmanager
 	@$(BIN)/python -m stack.binaries prometheus promtool alertmanager amtool
