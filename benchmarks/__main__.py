@@ -15,8 +15,10 @@ BENCHES: dict[str, tuple[str, str]] = {
     "exporter": ("benchmarks.exporter", "cost of a scrape of one node with 8 engines"),
     "table": ("benchmarks.table", "cost of reading a week of 1,000 series from a file"),
     "detect": ("benchmarks.detect", "cost of judging 1,000 series x 7 days; quality with --data"),
+    "demo": ("benchmarks.demo", "time from the demo's start to its page"),
+    "recorded": ("benchmarks.recorded", "lead time and false alarms of the live run on record"),
 }
-ALONE = ("exporter", "detect")  # run when no name is given: these take seconds
+ALONE = ("exporter", "detect", "recorded", "demo")  # run when no name is given: minutes at most
 
 
 def main(argv: Sequence[str] | None = None) -> int:
