@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -41,6 +42,7 @@ class Server:
         ranks: Data-parallel ranks, one GPU each.
         depth: Tokens drafted a step.
         starts: Start of each incarnation, seconds from the end of history, ascending.
+        ends: When it is drained: from then on there is no such pod; the node stays.
     """
 
     node: str
@@ -48,6 +50,7 @@ class Server:
     ranks: int
     depth: int
     starts: tuple[float, ...]
+    ends: float = math.inf
 
     @property
     def name(self) -> str:
@@ -73,9 +76,9 @@ class Server:
 
     def up(self, at: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
         """Return whether it runs at each instant."""
-        down = np.zeros(at.shape, dtype=np.bool_)
+        down: npt.NDArray[np.bool_] = at >= self.ends
         for start in self.starts[1:]:
-            down |= (at >= start - DOWN) & (at < start)
+            down = down | ((at >= start - DOWN) & (at < start))
         return ~down
 
 
@@ -122,3 +125,25 @@ def fleet(
         )
         servers.append(server)
     return Fleet(tuple(servers))
+
+
+def rolled(fleet: Fleet, begin: float) -> Fleet:
+    """Return *fleet* with a restart of every server, one after another, a chunk apart.
+
+    Args:
+        fleet: As it is until then.
+        begin: Start of the first new incarnation, a multiple of `CHUNK`.
+    """
+    return replace(
+        fleet,
+        servers=tuple(
+            replace(server, starts=(*server.starts, begin + i * CHUNK))
+            for i, server in enumerate(fleet.servers)
+        ),
+    )
+
+
+def drained(fleet: Fleet, name: str, at: float) -> Fleet:
+    """Return *fleet* whose server *name* is drained at *at* and doesn't come back."""
+    servers = (replace(s, ends=at) if s.name == name else s for s in fleet.servers)
+    return replace(fleet, servers=tuple(servers))

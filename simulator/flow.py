@@ -80,7 +80,13 @@ class Flow:
         slow = smooth(keys(self._seed, "arrivals/slow"), at, 1800.0)[0]
         fast = smooth(keys(self._seed, "arrivals/fast"), at, 300.0)[0]
         rate: FloatArray = ARRIVALS * season * (1.0 + 0.04 * slow + 0.03 * fast)
-        return rate * self._served(at)
+        return rate * self._served(at) * ~self.idle(at)
+
+    def idle(self, at: FloatArray) -> npt.NDArray[np.bool_]:
+        """Return whether the scenario lets no request arrive."""
+        begin, end = self.scenario.idle or (np.inf, np.inf)
+        still: npt.NDArray[np.bool_] = (at >= begin) & (at < end)
+        return still
 
     def load(self, at: FloatArray) -> FloatArray:
         """Return the traffic relative to a day's mean."""

@@ -77,9 +77,12 @@ def private(world: World, server: Server, process: Process, at: FloatArray) -> F
     held = held + size.deploy * (started > server.starts[0])
     held = held + size.warm * _warmed(age / HOUR / size.hours)
     held = held + size.season * (world.flow.load(at) - 1.0)
-    # Arenas come and go within minutes, caches within hours.
+    # Arenas come and go within minutes, caches within hours; without work nothing moves.
+    moving = (
+        np.where(world.flow.idle(at), world.scenario.idle[0], at) if world.scenario.idle else at
+    )
     for period, share in ((90.0, 0.5), (1500.0, 1.0), (5 * HOUR, 1.0)):
-        wander = smooth(keys(world.seed, f"{key}/{period:.0f}"), at, period)[0]
+        wander = smooth(keys(world.seed, f"{key}/{period:.0f}"), moving, period)[0]
         held = held + size.noise * share * wander
     total = held * GIB
     if server.pool == "decode" and process.kind == "worker":

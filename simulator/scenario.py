@@ -24,6 +24,7 @@ class Scenario:
             for a leak; for acceptance the share of drafted tokens.
         breach: When limit or SLA breaks if nobody acts; None for never.
         limit: What breaks then: bytes of the container, or seconds of mean TPOT.
+        idle: From when until when not one request arrives; nothing is wrong with that.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Scenario:
     rate: float = 0.0
     breach: float | None = None
     limit: float | None = None
+    idle: tuple[float, float] | None = None
 
 
 SCENARIOS: Final[dict[str, Scenario]] = {
@@ -53,6 +55,8 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         Scenario("none"),
     )
 }  # fmt: skip
+DAYS: Final[dict[str, Scenario]] = {s.name: s for s in (Scenario("idle", idle=(0.0, 48 * HOUR)),)}
+"""Common days on which nothing is wrong; others are a fleet's: `fleet.rolled`, `fleet.drained`."""
 
 
 def scenario(name: str) -> Scenario:
@@ -61,6 +65,7 @@ def scenario(name: str) -> Scenario:
     Raises:
         ValueError: There is none; one line that names those there are.
     """
-    if name not in SCENARIOS:
-        raise ValueError(f"unknown scenario {name!r}: known are {', '.join(SCENARIOS)}")
-    return SCENARIOS[name]
+    known = SCENARIOS | DAYS
+    if name not in known:
+        raise ValueError(f"unknown scenario {name!r}: known are {', '.join(known)}")
+    return known[name]
