@@ -144,7 +144,9 @@ class Cycle:
         found = [f for f in findings if f.kind != "unknown"]
         tracked = follow(
             before.tracked, found, fresh, now,
-            lambda finding: presence_in(self._memory.panels.get(finding.signal), finding),
+            lambda finding: presence_in(
+                self._memory.panels.get(finding.signal), finding, self._memory.panels
+            ),
         )  # fmt: skip
         return tracked, advance(before.incidents, tracked.values(), now)
 

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from catalog.panel import Labels, Panel
+from catalog.panel import FloatArray, Labels, Panel
 from detectors.finding import Finding
 
 CALM: Final = 3
@@ -24,7 +24,9 @@ KEPT: Final = 90 * 86400.0
 KEPT_WATCH: Final = 86400.0
 """Seconds that findings are kept which ended without ever firing."""
 
-Presence = Literal["reports", "drained", "silent", "lost"]
+NOTHING: Final[Mapping[str, Panel]] = {}
+
+Presence = Literal["reports", "drained", "silent", "idle", "lost"]
 
 
 @dataclass(frozen=True)
@@ -113,8 +115,9 @@ def _seen(before: Tracked | None, finding: Finding, fresh: bool, now: float) -> 
 
 
 def _missed(before: Tracked, presence: Presence, now: float) -> Tracked:
-    # A node that stopped reporting says nothing about the leak: the page stays, as of then.
-    if presence == "silent" and now - before.finding.as_of < SILENT:
+    # A node that stopped reporting says nothing about the leak, an hour without a trial nothing
+    # about the ratio: the page stays, as of then.
+    if presence in {"silent", "idle"} and now - before.finding.as_of < SILENT:
         return before
     calm = before.calm + 1
     if calm < CALM:
@@ -123,6 +126,7 @@ def _missed(before: Tracked, presence: Presence, now: float) -> Tracked:
         "reports": "no longer found",
         "drained": "its process or pod is gone",
         "silent": "its node stopped reporting",
+        "idle": "nothing was tried any longer",
         "lost": "its series is gone",
     }[presence]
     ended = replace(before.finding, state="ended")
@@ -140,8 +144,16 @@ def row_of(panel: Panel | None, labels: Labels) -> int | None:
     return None
 
 
-def presence_in(panel: Panel | None, finding: Finding) -> Presence:
-    """Return whether the finding's series still reports, and if not, whether its node does."""
+def presence_in(
+    panel: Panel | None, finding: Finding, around: Mapping[str, Panel] = NOTHING
+) -> Presence:
+    """Return whether the finding's series still reports, and if not, whether its node does.
+
+    Args:
+        panel: Of the finding's signal.
+        finding: In question.
+        around: Panels of all signals; a node reports too by its host's own memory.
+    """
     if panel is None or not len(panel.times):
         return "silent"
     row = row_of(panel, finding.labels)
@@ -157,12 +169,45 @@ def presence_in(panel: Panel | None, finding: Finding) -> Presence:
     recent = _recent(panel)
     if recent[row]:
         return "reports"
-    node = panel.labels[row].get("node")
-    beside = [i for i, labels in enumerate(panel.labels) if labels.get("node") == node]
-    return "drained" if recent[beside].any() else "silent"
+    if panel.trials is not None and _recent(panel, panel.trials)[row]:
+        return "idle"
+    place = panel.labels[row]
+    beside = [i for i, labels in enumerate(panel.labels) if labels.get("node") == place.get("node")]
+    return "drained" if recent[beside].any() or _left_its_node(around, place) else "silent"
 
 
-def _recent(panel: Panel) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Return for each series whether it has a sample in the last five minutes or three steps."""
+def _left_its_node(around: Mapping[str, Panel], place: Labels) -> bool:
+    """Return whether the host of a process reports, but no container of its server is there.
+
+    With a container that goes on it is our reading of processes that failed.
+    """
+    node = {name: place.get(name, "") for name in ("cluster", "node")}
+    pod = node | {"server": place.get("server", "")}
+    return (
+        bool(node["node"])
+        and _reports(around.get("host_memory_total"), node)
+        and not _reports(around.get("container_working_set"), pod)
+    )
+
+
+def _reports(panel: Panel | None, where: Labels) -> bool:
+    """Return whether some series of a place has a sample of late."""
+    if panel is None:
+        return False
+    return any(
+        alive and all(labels.get(name, "") == value for name, value in where.items())
+        for labels, alive in zip(panel.labels, _recent(panel), strict=True)
+    )
+
+
+def _recent(panel: Panel, values: FloatArray | None = None) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Return for each series whether it has a sample in the last five minutes or three steps.
+
+    Of counts, whether there was a trial, unless *values* are given.
+    """
     width = 3 if not panel.step > 0 else max(3, int(np.ceil(300.0 / panel.step)))
-    return np.asarray(np.isfinite(panel.values[:, -width:]).any(axis=1), dtype=np.bool_)
+    if values is None:
+        values = panel.values
+        if panel.trials is not None:
+            values = np.where(panel.trials > 0, values, np.nan)
+    return np.asarray(np.isfinite(values[:, -width:]).any(axis=1), dtype=np.bool_)
