@@ -23,8 +23,8 @@ class Coverage:
     """What is known of each series of a panel at one moment.
 
     Attributes:
-        reasons: Series by series: "" when judged, else "short", "stale", "empty", or "untried"
-            where trials are counted and there was none in the whole span.
+        reasons: Series by series: "" when judged, else "short", "stale", "empty", or, where
+            trials are counted: "untried" with none in the whole span, "idle" with none of late.
         judged_from: Earliest instant from which the running incarnation of each is judged; NaN
             where nothing is known.
     """
@@ -60,9 +60,9 @@ def coverage(panel: Panel, as_of: float) -> Coverage:
         enough = len(inside) >= FEWEST
         since.append(float(known.times[inside[0]]) + (FEWEST - 1) * (step if step > 0 else 0.0))
         stale = as_of - known.times[sampled[-1]] > STALE_STEPS * step
-        stopped = as_of - known.times[seen[-1]] > max(QUIET, STALE_STEPS * step)
-        if stale or stopped:
-            reasons.append("stale")
+        idle = as_of - known.times[seen[-1]] > max(QUIET, STALE_STEPS * step)
+        if stale or idle:
+            reasons.append("stale" if stale else "idle")
         else:
             reasons.append("" if enough else "short")
     return Coverage(tuple(reasons), tuple(since))
@@ -120,6 +120,8 @@ def _why(reasons: set[str], signal: str) -> str:
         return f"{signal} has no data here, so nothing can be said about it."
     if reasons == {"untried"}:
         return f"{signal} counts no trial here at all: no traffic, or what it counts is off."
+    if reasons == {"idle"}:
+        return f"{signal} counted no trial for over an hour: no traffic, so no share to judge."
     if "short" in reasons:
         return f"{signal} has too little data since the last start to be judged ({FEWEST} points)."
     return f"{signal} has no recent data: its series stopped, so it is not known to be healthy."

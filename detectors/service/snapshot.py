@@ -22,6 +22,7 @@ _REASONS: Final = {
     "short": "too little data since its last start",
     "stale": "its series stopped; it is not known to be healthy",
     "empty": "no data",
+    "idle": "nothing was tried for over an hour: there is no share to judge",
     "untried": "nothing was tried in all this time: there is no share to judge",
 }
 
