@@ -258,6 +258,8 @@ def _growth(
             a[:, :, None] ** 2 + b[:, None, :] ** 2 - 2 * gram * a[:, :, None] * b[:, None, :]
         ) * inverse
         both = np.where(slope > 0, both, 0.0)
+        if other == "fill":  # one that falls bends the line upwards: a rate that was never seen
+            both = np.where(b[:, None, :] >= gram * a[:, :, None], both, 0.0)
         best = both.reshape(len(a), -1).argmax(axis=1)
         i, j = np.unravel_index(best, gram.shape)
         out[name] = (

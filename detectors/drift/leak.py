@@ -7,6 +7,7 @@ sawtooth, gaps. Each is a shape or a noise in `compete`, or a rule here.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from catalog.units import human, human_duration
 from detectors.drift.context import Z90, LimitsLike, where
 from detectors.drift.leak_limit import Breach, Slope, breach
 from detectors.drift.leak_twins import per_load, unlike_peers
-from detectors.drift.leak_windows import Growth, grow
+from detectors.drift.leak_windows import Growth, grow, since
 from detectors.finding import Finding, State, Verdict, finding_id
 
 NAME = "leak"
@@ -86,7 +87,9 @@ def _judge(
         if g.against_warm_up >= _margin(g, left(g)) and _novel(g) and not _vetoed(g, found)
     ]
     if clear:
-        return max(clear, key=lambda g: g.end - g.start), "leak"
+        # The window that knows the rate best: the longest that its line still fits.
+        surest = min(clear, key=lambda g: g.slope_se / g.slope)
+        return replace(surest, onset=since(surest, found)), "leak"
     best = max(real, key=lambda g: g.against_standing)
     apart = best.against_warm_up >= 0 and _novel(best) and not _vetoed(best, found)
     if apart and unlike_peers(panel, row, best):

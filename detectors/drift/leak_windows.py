@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +22,7 @@ from detectors.drift.buckets import (
 from detectors.drift.compete import ENDING, GROWING, Competition, compete
 
 DAY = 86_400.0
+STRAIGHT = 0.03  # of the growth seen: what a rate that follows the day's traffic may bend
 SIZES = (32, 40, 48, 56, 64)  # buckets of a window: few sizes, so that designs are made once
 SMALLEST_SHARE = 0.01  # growth in the window, of the level: less is not worth a page
 SMALLEST_BYTES = 8 * 2**20  # and not less than this: a Python process breathes by that much
@@ -224,3 +226,24 @@ def _growth(
         share=share,
         earlier=earlier,
     )
+
+
+def since(growth: Growth, found: Sequence[Growth]) -> float:
+    """Return the instant from which the series has followed the line of *growth*.
+
+    The window that knows the rate best is often younger than the growth, and the onset that a
+    longer window estimates hangs on its few hinges; so the line is followed backwards through the
+    longest window until the series leaves it: before its onset a leak stood above its own line.
+    """
+    longest = min(found, key=lambda g: g.start)
+    inside = growth.times >= growth.onset
+    if longest is growth or inside.sum() < 3:
+        return growth.onset
+    middle = growth.values[inside].mean() - growth.slope * growth.times[inside].mean()
+    rest = growth.values[inside] - middle - growth.slope * growth.times[inside]
+    wide = longest.times[1] - longest.times[0]
+    room = 3 * float(rest.std()) + growth.slope * (wide + STRAIGHT * (growth.end - growth.onset))
+    apart = np.abs(longest.values - middle - growth.slope * longest.times) > room
+    left = np.flatnonzero(apart & (longest.times < growth.onset))
+    follows = longest.start if not len(left) else float(longest.times[left[-1]] + wide / 2)
+    return min(growth.onset, follows)
