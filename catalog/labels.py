@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final, Literal, get_args
 
@@ -93,3 +94,14 @@ def pool_of(
 def identity(labels: Mapping[str, str], level: Level) -> dict[str, str]:
     """Return the labels of *level* that *labels* has with a value."""
     return {name: labels[name] for name in LEVELS[level] if labels.get(name)}
+
+
+_CREDENTIALS = re.compile(r"://[^/@\s]+@")
+
+
+def without_credentials(text: str) -> str:
+    """Return *text* with user and password taken out of any URL in it.
+
+    A model may be named by the URL that it was fetched from.
+    """
+    return _CREDENTIALS.sub("://", text)

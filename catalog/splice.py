@@ -38,6 +38,7 @@ from catalog.exposition import (
     series,
     valid_value,
 )
+from catalog.labels import without_credentials
 
 MAX_LINES: Final = 100_000
 
@@ -221,7 +222,7 @@ class Splicer:
             while new in self._names or (new != name and new in taken):
                 new = f"exported_{new}"
             taken.add(new)
-            kept.append((new, value))
+            kept.append((new, without_credentials(value)))
         filled = tuple(pair for pair in self._fill if pair[0] not in taken)
         return (*kept, *self._ours, *filled)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
-from catalog.labels import ProcessKind
+from catalog.labels import ProcessKind, without_credentials
 
 _PYTHON = re.compile(r"(?:python|pypy)[0-9.]*")
 _MODULES: Final = ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.api_server")
@@ -155,7 +155,7 @@ def _launch(arguments: Sequence[str]) -> Launch:
         connector = None  # said elsewhere, or in a form that we can't read
     port = given.get("port", "")
     return Launch(
-        model=given.get("served-model-name", "") or given.get("model", ""),
+        model=without_credentials(given.get("served-model-name", "") or given.get("model", "")),
         host=given.get("host", ""),
         port=int(port) if port.isdecimal() and int(port) < 1 << 16 else DEFAULT_PORT,
         tls="ssl-certfile" in given or "ssl-keyfile" in given,

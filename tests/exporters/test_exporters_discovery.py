@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from catalog.config import Config
+from catalog.labels import without_credentials
+from catalog.splice import Splicer, merge
 from exporters import proc
 from exporters.cmdline import Launch, Title, launch, title
 from exporters.discovery import LOOK_AGAIN_SECONDS, Discovery
@@ -279,3 +281,13 @@ def test_real_processes_read_as_psutil_reads_them(
     assert 'model_name="real-model"' in text
     assert KEY not in text
     assert KEY not in caplog.text
+
+
+def test_a_model_named_by_a_url_keeps_no_credentials() -> None:
+    """Neither the command line nor the server's own page brings a password into a label."""
+    page = b'# TYPE a gauge\na{model_name="https://u:SECRET@hub/m",at="a@b"} 1\n'
+    text = merge([Splicer({"pool": "decode"}).splice(page)])
+    assert "SECRET" not in text
+    assert 'model_name="https://hub/m"' in text
+    assert 'at="a@b"' in text
+    assert without_credentials("https://u:SECRET@hub/m") == "https://hub/m"
