@@ -32,7 +32,8 @@ def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
 def _row(finding: Finding) -> tuple[str, ...]:
     """Return the cells of one finding."""
     mark = finding.severity if finding.state == "firing" else finding.state
-    name = f"{finding.kind} ({finding.verdict.replace('_', ' ')})"
+    verdict = finding.verdict.replace("_", " ")
+    name = finding.kind if verdict == finding.kind else f"{finding.kind} ({verdict})"
     return (mark, name, _place(finding), _change(finding), _left(finding), _since(finding))
 
 
@@ -55,9 +56,9 @@ def _change(finding: Finding) -> str:
         text = [human(v, "bytes") for v in _span(finding)]
     else:
         text = [f"{v:+.3g}" for v in _span(finding)]
-    interval = f" [{text[1]}, {text[2]}]" if len(text) == 3 else ""
     suffix = "/h" if finding.effect_unit.endswith("/hour") else ""
-    return f"{text[0]}{suffix}{interval}"
+    said = [f"{word}{suffix}" for word in text]
+    return said[0] + (f" [{said[1]}, {said[2]}]" if len(said) == 3 else "")
 
 
 def _span(finding: Finding) -> list[float]:

@@ -86,7 +86,7 @@ def _reading(
     if as_of - panel.times[np.flatnonzero(np.isfinite(values))[-1]] > STALE_STEPS * panel.step:
         return Reading("unknown", "its samples stopped", judged_from=float(panel.times[begin]))
     if len(seen) < FEWEST:
-        return Reading("unknown", f"only {len(seen)} samples since it started")
+        return Reading("unknown", f"too few samples since it started ({len(seen)})")
     first = int(seen[0])
     weights = None if panel.trials is None else panel.trials[row, first:]
     loads = None if panel.load is None else panel.load[row, first:]
