@@ -82,7 +82,7 @@ def test_table_is_aligned_and_says_what_is_known() -> None:
     head, first, second, last = text.splitlines()
     assert head.index("where") == first.index("chat/decode/n7:8000 engine_core DP3")
     assert first.startswith("page")
-    assert "1.0 GiB/h [921.6 MiB, 1.1 GiB]" in first
+    assert "1.0 GiB/h [921.6 MiB/h, 1.1 GiB/h]" in first
     assert "10 h [8.9 h, never]" in first
     assert second.startswith("watch")
     assert "no limit known" in second
