@@ -121,7 +121,7 @@ def _why(reasons: set[str], signal: str) -> str:
     if reasons == {"untried"}:
         return f"{signal} counts no trial here at all: no traffic, or what it counts is off."
     if reasons == {"idle"}:
-        return f"{signal} counted no trial for over an hour: no traffic, so no share to judge."
+        return f"{signal} counted no trial for over an hour: no traffic, or what it counts stopped."
     if "short" in reasons:
         return f"{signal} has too little data since the last start to be judged ({FEWEST} points)."
     return f"{signal} has no recent data: its series stopped, so it is not known to be healthy."
