@@ -108,6 +108,36 @@ def test_a_drained_process_is_told_from_a_silent_node(
     assert presence_in(panel, finding) == presence
 
 
+@pytest.mark.parametrize(
+    ("host", "container", "presence"),
+    [
+        ([1, 1, 1], [1, np.nan, np.nan], "drained"),
+        ([1, 1, 1], None, "drained"),
+        ([1, 1, 1], [1, 1, 1], "silent"),
+        ([1, np.nan, np.nan], [1, np.nan, np.nan], "silent"),
+        (None, None, "silent"),
+    ],
+)
+def test_a_host_that_reports_tells_the_last_pod_on_it_from_a_failed_reading(
+    host: Sequence[float] | None, container: Sequence[float] | None, presence: str
+) -> None:
+    """With nothing beside it the node's own memory says that it lives; a container, that it is."""
+
+    def panel(signal: str, values: Sequence[float], **labels: str) -> Panel:
+        wide = np.repeat(np.array([values], dtype=float), 6, axis=1)
+        return Panel(signal, 60.0 * np.arange(18.0), wide, ({"node": "n1", **labels},))
+
+    gone = panel("host_anon_swap", [1, np.nan, np.nan], server="n1:8000", rank="a")
+    beside = {"container_working_set": container, "host_memory_total": host}
+    places = {"container_working_set": {"server": "n1:8000"}, "host_memory_total": {}}
+    around = {
+        name: panel(name, values, **places[name])
+        for name, values in beside.items() if values is not None
+    }  # fmt: skip
+    finding = leak(0, labels=dict(gone.labels[0]))
+    assert presence_in(gone, finding, around) == presence
+
+
 def test_a_silent_node_keeps_its_page_and_a_drained_pod_ends_it() -> None:
     """Missing data is unknown, never healthy."""
     life = Life()
