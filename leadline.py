@@ -63,7 +63,7 @@ def detect(args: argparse.Namespace) -> int:
     else:
         panels, refused = _read_prometheus(config, args.last)
     findings = [*judge(panels, config), *refused]
-    judged, rest = _judged(panels)
+    judged, rest = _judged(panels, config)
     for name in rest:
         print(f"leadline: {name}: no detector judges it, its SLA is a rule's", file=sys.stderr)
     if not judged:
@@ -233,16 +233,18 @@ def _read_prometheus(config: Config, last: str) -> tuple[Mapping[str, Panel], li
     return refuse(panels, seen_twice(store, end), end)
 
 
-def _judged(panels: Mapping[str, Panel]) -> tuple[int, list[str]]:
+def _judged(panels: Mapping[str, Panel], config: Config) -> tuple[int, list[str]]:
     """Return how many series a detector could judge, and the signals that none looks at."""
     from detectors.drift.coverage import coverage
-    from detectors.drift.judge import NEEDED, SIGNALS
+    from detectors.drift.judge import DETECTORS, NEEDED, SIGNALS, TOWARDS_LIMIT, read
 
     as_of = max((float(p.times[-1]) for p in panels.values() if len(p.times)), default=0.0)
-    # Of the signals of one detector it reads the first that is there.
-    read = [next((n for n in names if n in panels), "") for names in SIGNALS.values()]
-    judged = sum(coverage(panels[name], as_of).judged for name in read if name)
-    return judged, [name for name in panels if name not in NEEDED]
+    looked = {name: read(name, panels, config) for name in DETECTORS}
+    judged = sum(coverage(panel, as_of).judged for some in looked.values() for panel in some)
+    seen = {panel.signal for some in looked.values() for panel in some}
+    # Without a limit nobody looks at what is only judged against one.
+    only = {s for name in TOWARDS_LIMIT for s in SIGNALS[name]} - seen
+    return judged, [name for name in panels if name not in NEEDED or name in only]
 
 
 def _exit_code(findings: Sequence[Finding], *, judged: int, fail_on: str) -> int:

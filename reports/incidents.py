@@ -13,7 +13,12 @@ from detectors.finding import Finding
 from reports import words
 from reports.places import place_of
 
-_KINDS: Final = {"leak": "Memory leak", "falling": "Falling ratio", "unknown": "Not judged"}
+_KINDS: Final = {
+    "leak": "Memory leak",
+    "falling": "Falling ratio",
+    "forecast": "Growth towards a limit",
+    "unknown": "Not judged",
+}
 _INNER: Final = ("process", "rank", "engine", "position", "cgroup", "server", "node")
 
 

@@ -10,6 +10,8 @@ from typing import Final, Literal
 from catalog.units import human_duration
 from detectors.drift.context import TICKET_BELOW
 from detectors.drift.judge import SIGNALS as JUDGED
+from detectors.drift.judge import TOWARDS_LIMIT
+from detectors.drift.judge import TOWARDS_LIMIT
 from detectors.finding import Finding
 from reports import words
 from reports.entry import Row
@@ -128,7 +130,8 @@ def _findings(
     rows: Sequence[Row], findings: Sequence[Finding], told: Sequence[Incident], unseen: list[str]
 ) -> Rule:
     failed = [one.sentence for one in told if one.first.state == "firing"]
-    watched = {name for names in JUDGED.values() for name in names}
+    # What is judged against its limit alone is the matter of the rule on drifts.
+    watched = {n for who, names in JUDGED.items() if who not in TOWARDS_LIMIT for n in names}
     blind = [_cause(f) for f in findings if f.kind == "unknown" or f.state == "watch"]
     blind += [_is_unknown(r) for r in rows if _required(r) and r.signal.name in watched]
     return _rule("findings", failed, unseen + blind)

@@ -14,21 +14,26 @@ from catalog.panel import Panel
 from detectors.drift.context import PAGE_BELOW, TICKET_BELOW, Detector, Limits, LimitsLike
 from detectors.drift.coverage import unknown_findings
 from detectors.drift.falling import find_falling
+from detectors.drift.forecast import SIGNALS as FORECAST
+from detectors.drift.forecast import find_forecasts
 from detectors.drift.leak import SEEN_SHARE, find_leaks
 from detectors.finding import Finding, Severity
 
-__all__ = ["DETECTORS", "NEEDED", "SIGNALS", "Limits", "LimitsLike", "judge"]
+__all__ = ["DETECTORS", "NEEDED", "SIGNALS", "Limits", "LimitsLike", "judge", "read"]
 
 # Adding a detector touches its own file, its test and one line here.
 DETECTORS: dict[str, Detector] = {
     "leak": find_leaks,
     "falling": find_falling,
+    "forecast": find_forecasts,
 }
-# The signals that each detector judges, the first that is there.
+# The signals that each detector judges: the first that is there, or each one that has a limit.
 SIGNALS: dict[str, tuple[str, ...]] = {
     "leak": ("host_anon_swap", "host_rss"),
     "falling": ("acceptance_ratio",),
+    "forecast": FORECAST,
 }
+TOWARDS_LIMIT = ("forecast",)  # detectors that judge each series with a limit, of all their signals
 # What tells the time to a memory limit.
 MEMORY: tuple[str, ...] = (
     "container_working_set",
@@ -60,10 +65,33 @@ def judge(
     found = []
     for name, detector in DETECTORS.items():
         found += [_graded(finding) for finding in detector(panels, limits, as_of)]
-        signal = next((s for s in SIGNALS[name] if s in panels), None)
-        if signal is not None:
-            found += unknown_findings(panels[signal], as_of, name)
+        for panel in read(name, panels, limits):
+            unknown = unknown_findings(panel, as_of, name)
+            found += _news(unknown, found) if name in TOWARDS_LIMIT else unknown
     return sorted(found, key=_urgency)
+
+
+def read(detector: str, panels: Mapping[str, Panel], limits: LimitsLike) -> list[Panel]:
+    """Return what *detector* judges of *panels*.
+
+    That is the first of its signals that is there; for a forecast all series that have a limit.
+    """
+    there = [panels[name] for name in SIGNALS[detector] if name in panels]
+    if detector not in TOWARDS_LIMIT:
+        return there[:1]
+    bounded = [
+        panel.rows(
+            [i for i, one in enumerate(panel.labels) if limits.limit(panel.signal, one) is not None]
+        )
+        for panel in there
+    ]
+    return [panel for panel in bounded if panel.labels]
+
+
+def _news(unknown: list[Finding], found: list[Finding]) -> list[Finding]:
+    """Return what is unknown where nothing says so yet: one line for a pool without traffic."""
+    places = [finding.labels.items() for finding in found if finding.kind == "unknown"]
+    return [one for one in unknown if not any(one.labels.items() <= place for place in places)]
 
 
 def _graded(finding: Finding) -> Finding:

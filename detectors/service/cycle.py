@@ -24,8 +24,10 @@ from store.errors import StoreError
 
 log = logging.getLogger("leadline.service")
 
-DETECTED: Final = tuple(names[0] for names in drift.SIGNALS.values())
-"""Signals that a detector judges."""
+DETECTED: Final = tuple(
+    names[0] for name, names in drift.SIGNALS.items() if name not in drift.TOWARDS_LIMIT
+)
+"""Signals that a detector judges, with or without a limit."""
 JOINED: Final = tuple(
     name for name in drift.NEEDED if not any(name in names for names in drift.SIGNALS.values())
 )
@@ -102,7 +104,7 @@ class Cycle:
             tracked=tracked,
             incidents=tuple(incidents),
             unknown=tuple(self._unknown),
-            signals=statuses(self._names, DETECTED, self._memory, self._refused, limits),
+            signals=statuses(self._names, self._detected(), self._memory, self._refused, limits),
             panels=dict(self._memory.panels),
             events=(*before.events, *events)[-MAX_EVENTS:],
             away=self._memory.away,
@@ -110,6 +112,15 @@ class Cycle:
             failures=dict(self._memory.failures),
         )
         return self.snapshot
+
+    def _detected(self) -> tuple[str, ...]:
+        """Return the signals that a detector judges: always, or as they are there with a limit."""
+        bounded = [
+            panel.signal
+            for name in drift.TOWARDS_LIMIT
+            for panel in drift.read(name, self._memory.panels, self._config)
+        ]
+        return (*DETECTED, *bounded)
 
     def _complete(self) -> bool:
         """Return whether every signal was read once, or has been waited for long enough.

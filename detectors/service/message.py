@@ -29,6 +29,7 @@ PROCESS_WORDS: Final[dict[ProcessKind, str]] = {
 VERBS: Final = {
     "leak": ("leaks host memory", "leak host memory"),
     "falling": ("is falling", "are falling"),
+    "forecast": ("grows towards its limit", "grow towards their limits"),
 }
 """What one does, what several do, by kind; other kinds are their own words."""
 
@@ -40,6 +41,10 @@ FIRST: Final = {
     "falling": (
         "Compare acceptance by position and the traffic mix before and after the onset; undo the "
         "last rollout of model, draft or prompt template in this pool if they coincide."
+    ),
+    "forecast": (
+        "Compare it with its load, the acceptance length and the step time since the onset; what "
+        "grew with it is where to look, and the time left is the time to find out."
     ),
 }
 """What to do first, by kind; the runbook goes on from there."""
@@ -149,7 +154,8 @@ def amount(value: float, unit: str) -> str:
 def _like(value: float, like: float, unit: str) -> str:
     """Return a bare number in the unit that *like* is written in: `0.97`."""
     if not unit.startswith("bytes"):
-        scale = 100.0 if unit.startswith("1/") else 1.0
+        milli = unit.startswith("seconds") and abs(like) < 1
+        scale = 1e3 if milli else 100.0 if unit.startswith(("1/", "ratio")) else 1.0
     else:
         scale = 1.0 / next((s for s in (2.0**40, 2.0**30, 2.0**20, 2.0**10) if abs(like) >= s), 1.0)
     bare = value * scale

@@ -91,11 +91,13 @@ def test_too_little_to_judge_exits_with_3(tmp_path: Path, rows: slice) -> None:
 
 def test_a_signal_that_no_detector_judges_is_not_called_healthy(tmp_path: Path) -> None:
     """A table of another signal alone exits with 3 and says so."""
-    table = _memory(0.0).assign(signal="tpot_mean", value=0.012)
-    table.to_csv(tmp_path / "tpot.csv", index=False)
-    done = _detect("--input", tmp_path / "tpot.csv")
-    assert done.returncode == 3
-    assert "tpot_mean: no detector judges it" in done.stderr
+    for name in ("request_rate", "itl_mean"):  # none, and one that has no limit
+        table = _memory(0.0).assign(signal=name, value=0.012)
+        table.to_csv(tmp_path / "other.csv", index=False)
+        done = _detect("--input", tmp_path / "other.csv")
+        assert done.returncode == 3
+        assert f"{name}: no detector judges it" in done.stderr
+    assert _detect("--input", tmp_path / "other.csv", "--sla", "itl_mean=50ms").returncode == 0
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from detectors.drift.judge import DETECTORS, NEEDED, SIGNALS, Limits, judge
 from detectors.finding import Finding
 
 Panels = dict[str, Panel]
-LIMITS = Limits({"host_anon_swap": 64 * GIB, "acceptance_ratio": 0.4})
+LIMITS = Limits({"host_anon_swap": 64 * GIB, "acceptance_ratio": 0.4, "tpot_mean": 0.02})
 
 
 def _memory(rng: np.random.Generator, series: int, bad: int) -> Panels:
@@ -44,9 +44,23 @@ def _acceptance(rng: np.random.Generator, series: int, bad: int) -> Panels:
     return {"acceptance_ratio": made}
 
 
+def _latency(rng: np.random.Generator, series: int, bad: int) -> Panels:
+    """Return TPOT with its daily load, of which the first *bad* creep by 1 % an hour."""
+    points = 3 * DAY
+    hours = np.arange(points) / 60
+    load = 40 + 15 * np.sin(2 * np.pi * hours / 24 + rng.uniform(0, 6, (series, 1)))
+    load = load + rng.normal(0, 2, load.shape)
+    level = 0.009 + 6e-5 * load + rng.normal(0, 2e-4, load.shape)
+    level[:bad] *= 1 + 0.01 * np.maximum(hours - hours[-1] + 36, 0)
+    labels = tuple({"deployment": f"d{i}", "pool": "decode"} for i in range(series))
+    times = ORIGIN + 60.0 * np.arange(points)
+    return {"tpot_mean": Panel("tpot_mean", times, level, labels, load=load)}
+
+
 MAKERS: Mapping[str, Callable[[np.random.Generator, int, int], Panels]] = {
     "leak": _memory,
     "falling": _acceptance,
+    "forecast": _latency,
 }
 
 
