@@ -11,7 +11,6 @@ from catalog.units import human_duration
 from detectors.drift.context import TICKET_BELOW
 from detectors.drift.judge import SIGNALS as JUDGED
 from detectors.drift.judge import TOWARDS_LIMIT
-from detectors.drift.judge import TOWARDS_LIMIT
 from detectors.finding import Finding
 from reports import words
 from reports.entry import Row
