@@ -152,6 +152,30 @@ def _over_bases(y: FloatArray, bases: list[float | None], *, pairs: bool) -> Com
     return results[0] if len(results) == 1 else _better(*results)
 
 
+def season_score(values: FloatArray, day: float) -> FloatArray:
+    """Return (S,) the score of a daily season and nothing else, comparable with `compete`'s.
+
+    A window of less than two days can't show a season, but the rising half of one may lie in it.
+
+    Args:
+        values: Shape (S, K), no NaN.
+        day: Buckets a day.
+    """
+    size = values.shape[1]
+    span = np.ptp(values, axis=1)
+    y = (values - values.mean(axis=1, keepdims=True)) / np.where(span > 0, span, 1.0)[:, None]
+    rows = np.array([np.ones(size), *season(size, day)[:2]])
+    best = np.full(len(values), -np.inf)
+    for whiten, half_log_det in _whitening(size):
+        base, _ = np.linalg.qr(whiten @ rows.T)
+        z = y @ whiten.T
+        z = z - (z @ base) @ base.T
+        noise = float((whiten**2).sum()) * QUANTUM**2 + size * np.finfo(float).eps
+        rest = (z**2).sum(axis=1) + noise
+        best = np.maximum(best, -0.5 * size * np.log(rest / size) - half_log_det - np.log(size))
+    return best
+
+
 def _replaced(old: Competition, rows: IntArray, new: Competition) -> Competition:
     """Return *old* with the series at *rows* taken from *new*."""
     for name in old.score:

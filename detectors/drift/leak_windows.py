@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,9 +19,10 @@ from detectors.drift.buckets import (
     segment_start,
     windows,
 )
-from detectors.drift.compete import ENDING, GROWING, Competition, compete
+from detectors.drift.compete import ENDING, GROWING, Competition, compete, season_score
 
 DAY = 86_400.0
+SHORTEST_SEASON = 5400.0  # seconds; a shorter part of a day is a line, whatever it belongs to
 STRAIGHT = 0.03  # of the growth seen: what a rate that follows the day's traffic may bend
 SIZES = (32, 40, 48, 56, 64)  # buckets of a window: few sizes, so that designs are made once
 SMALLEST_SHARE = 0.01  # growth in the window, of the level: less is not worth a page
@@ -141,12 +142,19 @@ def _fit(panel: Panel, rows: list[int], width: int, size: int) -> list[Growth]:
     day = DAY / seconds if size * seconds >= 2 * DAY else None
     values = filled[good]
     result = compete(values, day)
+    partly = SHORTEST_SEASON <= size * seconds < 2 * DAY
+    alone = season_score(values, DAY / seconds) if partly else None
     end = float(panel.times[-1])
     out = []
     for place, index in enumerate(good):
         begin = segment_start(*_series(panel, rows[index]))
         share, earlier = _before(panel.values[rows[index]][begin:], width, size)
-        out.append(_growth(rows[index], place, values[place], result, end, seconds, share, earlier))
+        growth = _growth(rows[index], place, values[place], result, end, seconds, share, earlier)
+        # Later what the day before brought tells a season, see `earlier`.
+        if alone is not None and (len(panel.times) - begin) * panel.step < 2 * DAY:
+            margin = result.best(GROWING)[place] - alone[place]
+            growth = replace(growth, against_warm_up=min(growth.against_warm_up, float(margin)))
+        out.append(growth)
     return out
 
 

@@ -202,3 +202,17 @@ def test_a_leak_of_weeks_under_daily_traffic_is_a_ticket_within_a_day() -> None:
         assert finding.severity in {"ticket", "report"}  # a month is left, give or take a day
     assert finding.effect == pytest.approx(79 / 40 * GIB, rel=0.15)
     assert finding.severity == "ticket"
+
+
+@pytest.mark.parametrize("phase", [0.0, 1.6, 3.1, 4.7])
+def test_the_rising_half_of_a_first_day_does_not_fire(phase: float) -> None:
+    """A daily season of a quarter of the level, before a second day could show that it is one."""
+    times = 1.795e9 + np.arange(0, 36 * 3600.0, 60.0)
+    season = 5e9 * np.sin(2 * np.pi * (times - times[0]) / 86400 + phase)
+    values = 20e9 + season + np.random.default_rng(3).normal(0, 2e7, len(times))
+    labels = ({"pool": "decode", "server": "n:8000", "process": "engine_core"},)
+    panel = Panel("host_anon_swap", times, values[None, :], labels)
+    limits = Limits({"host_anon_swap": 40 * 2.0**30})
+    for hours in range(1, 36):
+        found = judge({panel.signal: panel}, limits, as_of=float(times[0]) + hours * 3600)
+        assert [f for f in found if f.state == "firing"] == [], hours
