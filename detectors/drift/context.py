@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
+
+import numpy as np
 
 from catalog.panel import Labels, Panel
 from detectors.finding import Finding
@@ -12,6 +14,7 @@ from detectors.finding import Finding
 PAGE_BELOW = 12 * 3600.0  # seconds to the breach
 TICKET_BELOW = 30 * 86_400.0
 Z90 = 1.645  # two-sided 90 %
+LARGEST = 1e18  # no count of bytes, seconds or tokens is an exabyte's worth
 
 
 class LimitsLike(Protocol):
@@ -50,3 +53,16 @@ def where(labels: Labels) -> str:
         return f"{process} of {place}"
     rest = ", ".join(f"{k}={v}" for k, v in sorted(labels.items()) if v)
     return process or place or rest or "the series"
+
+
+def believable(panel: Panel) -> Panel:
+    """Return *panel* with values that no signal can have as missing: they are unknown, not data.
+
+    A single one would overflow the arithmetic of all series that are judged together.
+    """
+    arrays = {name: getattr(panel, name) for name in ("values", "load", "trials", "starts")}
+    absurd = {k: np.abs(v) > LARGEST for k, v in arrays.items() if v is not None}
+    if not any(found.any() for found in absurd.values()):
+        return panel
+    cut = {k: np.where(found, np.nan, arrays[k]) for k, found in absurd.items()}
+    return replace(panel, **cut)
