@@ -170,3 +170,13 @@ def _firing(name: str, cut: float):
     known = {signal: panel for signal, panel in run(name).items() if signal in NEEDED}
     findings = judge(known, Limits(SLA), as_of=NOW + cut * HOUR)
     return [f for f in findings if f.state == "firing" and f.kind != "unknown"]
+
+
+@pytest.mark.parametrize("name", ["none", "leak"])
+def test_no_latency_is_forecast_to_break_where_none_does(name: str) -> None:
+    """Days, deployments and a leak of memory are no growth towards an SLA, at any moment."""
+    limits = Limits({**SLA, "e2e_mean": 60.0, "itl_mean": 0.06, "queue_mean": 2.0})
+    known = {signal: run(name)[signal] for signal in limits.by_signal}
+    for cut in range(-46, 10, 5):
+        found = judge(known, limits, as_of=NOW + cut * HOUR)
+        assert not [f for f in found if f.kind == "forecast"]
