@@ -11,7 +11,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from catalog.panel import Panel
-from detectors.drift.context import PAGE_BELOW, TICKET_BELOW, Detector, Limits, LimitsLike
+from detectors.drift.context import (
+    PAGE_BELOW,
+    TICKET_BELOW,
+    Detector,
+    Limits,
+    LimitsLike,
+    believable,
+)
 from detectors.drift.coverage import unknown_findings
 from detectors.drift.falling import find_falling
 from detectors.drift.forecast import SIGNALS as FORECAST
@@ -62,6 +69,7 @@ def judge(
     """
     if as_of is None:
         as_of = max((float(p.times[-1]) for p in panels.values() if len(p.times)), default=0.0)
+    panels = {name: believable(panel) for name, panel in panels.items()}
     found = []
     for name, detector in DETECTORS.items():
         found += [_graded(finding) for finding in detector(panels, limits, as_of)]

@@ -178,3 +178,18 @@ def test_too_little_data_is_unknown_and_never_healthy(name: str, points: int) ->
     found = judge(short, LIMITS, as_of=float(next(iter(panels.values())).times[max(points - 1, 0)]))
     assert {f.kind for f in found} == {"unknown"}
     assert len(found) == (1 if name == "leak" else 3)  # one a pool, and each deployment has its own
+
+
+def test_an_absurd_series_is_unknown_and_the_others_are_judged() -> None:
+    """Values that overflow arithmetic are no data: a leak beside them is found all the same."""
+    times = 1.795e9 + np.arange(0, 30 * 3600.0, 60.0)
+    leak = 40e9 + 1e9 / 3600 * (times - times[0])
+    values = np.stack([leak, np.full(len(times), 1e300), np.full(len(times), 1e160)])
+    labels = tuple(
+        {"pool": pool, "server": f"n:{i}", "process": "engine_core"}
+        for i, pool in enumerate(("decode", "prefill", "encode"))
+    )
+    panel = Panel("host_anon_swap", times, values, labels)
+    found = judge({panel.signal: panel}, Limits({panel.signal: 128 * 2.0**30}))
+    assert [(f.kind, f.labels["pool"]) for f in found if f.kind == "leak"] == [("leak", "decode")]
+    assert {f.labels["pool"] for f in found if f.kind == "unknown"} == {"prefill", "encode"}
