@@ -9,17 +9,27 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import ErrorDetails
 
+from catalog.address import printable, shown
 from catalog.labels import POOLS
-from catalog.signals import SIGNALS, unknown
-from catalog.units import duration, parse
+from catalog.signals import unknown
+from catalog.values import BaseUrl, Bounds, Duration, Listen, PageUrl, Size
 
 ENV_PREFIX: Final = "LEADLINE_"
 MAX_CONFIG_BYTES: Final = 4 * 2**20
+MAX_LEVELS: Final = 8
 
 
 DEFAULT_SLA: Final = {"ttft_user_mean": 2.5, "tpot_mean": 0.020}
@@ -30,44 +40,27 @@ class ConfigError(Exception):
     """The configuration can't be used; the message is one line with the remedy."""
 
 
-def _seconds(value: object) -> object:
-    return duration(value) if isinstance(value, str) else value
-
-
-def _bytes(value: object) -> object:
-    return parse(value, "bytes") if isinstance(value, str) else value
-
-
-Duration = Annotated[float, BeforeValidator(_seconds), Field(gt=0)]
-Size = Annotated[float, BeforeValidator(_bytes), Field(gt=0)]
-
-
-def _bounds(value: object) -> object:
-    """Read `{signal: value}`, values in the signal's unit as people write them."""
-    if not isinstance(value, Mapping):
-        return value
-    read: dict[str, float] = {}
-    for name, amount in value.items():
-        if name not in SIGNALS:
-            raise ValueError(unknown("signal", str(name), SIGNALS))
-        number = parse(amount, SIGNALS[name].unit) if isinstance(amount, str) else float(amount)
-        if not 0 < number < float("inf"):
-            raise ValueError(f"{name}: {amount!r} must be a number above zero")
-        read[name] = number
-    return read
-
-
-Bounds = Annotated[dict[str, float], BeforeValidator(_bounds)]
+# What PyYAML raises for text that it can't read, its own errors aside: `!!int x`, `!!timestamp x`,
+# a month 13, lists in lists in lists.
+_UNREADABLE: Final = (ValueError, LookupError, AttributeError, TypeError, RecursionError)
 
 
 class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _empty_is_default(cls, value: object) -> object:
+        """An empty section or key in YAML is null: it says nothing, so the default holds."""
+        if not isinstance(value, Mapping):
+            return {} if value is None else value
+        return {k: v for k, v in value.items() if v is not None or k not in cls.model_fields}
+
 
 class Target(_Model):
     """One vLLM server to scrape beside those found in the process table."""
 
-    url: str = Field(description="Address of its metrics page, http://host:port/metrics.")
+    url: PageUrl = Field(description="Address of its metrics page, http://host:port/metrics.")
     pool: str = Field("", description="prefill, decode, aggregate, encode, router; empty: found.")
     deployment: str = Field("", description="P/D group it belongs to; empty: the default.")
     model_name: str = Field("", description="Model name, where the page doesn't say.")
@@ -80,18 +73,11 @@ class Target(_Model):
             raise ValueError(unknown("pool", value, POOLS))
         return value
 
-    @field_validator("url")
-    @classmethod
-    def _http(cls, value: str) -> str:
-        if not value.startswith(("http://", "https://")):
-            raise ValueError(f"{value!r} is no http address (http://host:port/metrics)")
-        return value
-
 
 class Exporter(_Model):
     """The exporter of one node."""
 
-    listen: str = Field("127.0.0.1:9840", description="Address and port; loopback unless told.")
+    listen: Listen = Field("127.0.0.1:9840", description="Address and port; loopback unless told.")
     node: str = Field("", description="Name of this node in labels; empty: the host's name.")
     vllm: bool = Field(True, description="Pass the vLLM servers' pages through.")
     discover: bool = Field(True, description="Find vLLM servers in the process table.")
@@ -130,7 +116,7 @@ class Deployment(Bound):
 class Prometheus(_Model):
     """Where signals are read from: any server that speaks Prometheus' query API."""
 
-    url: str = Field("http://127.0.0.1:9090", description="Base URL.")
+    url: BaseUrl = Field("http://127.0.0.1:9090", description="Base URL.")
     timeout: Duration = Field(30.0, description="Longest time for one query.")
     step: Duration = Field(60.0, description="Grid of range queries.")
     bearer_token_file: str = Field("", description="File with a token to send, read each time.")
@@ -139,14 +125,14 @@ class Prometheus(_Model):
 class Alertmanager(_Model):
     """Where findings become notifications."""
 
-    urls: tuple[str, ...] = Field((), description="Base URLs of all replicas; none: no alerts.")
+    urls: tuple[BaseUrl, ...] = Field((), description="Base URLs of all replicas; none: no alerts.")
     timeout: Duration = Field(10.0, description="Longest time for one post.")
 
 
 class Service(_Model):
     """The detector service."""
 
-    listen: str = Field("127.0.0.1:9841", description="Address and port; loopback unless told.")
+    listen: Listen = Field("127.0.0.1:9841", description="Address and port; loopback unless told.")
     every: Duration = Field(60.0, description="Time from one cycle to the next.")
     history: Duration = Field(7 * 86400.0, description="History read back on first start.")
     state: str = Field("state", description="Folder of the ledger.")
@@ -204,26 +190,29 @@ def load(
         ConfigError: One line with the file or variable, the key, the value and the remedy.
     """
     raw = _read(path) if path else {}
-    _merge(raw, _from_environ(os.environ if environ is None else environ))
-    _merge(raw, overrides or {})
+    variables = _from_environ(os.environ if environ is None else environ)
     try:
+        for _, keys, value in variables:
+            _merge(raw, _nested(keys, value))
+        _merge(raw, overrides or {})
         return Config.model_validate(raw)
     except ValidationError as error:
-        raise ConfigError(_one_line(error, path)) from None
+        first = error.errors()[0]
+        location = tuple(str(part) for part in first["loc"])
+        by = [v for v, keys, _ in variables if location[: len(keys)] == keys[: len(location)]]
+        said = by and not _has(overrides or {}, location)
+        raise ConfigError(_one_line(first, by[-1] if said else path)) from None
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
             text = file.read(MAX_CONFIG_BYTES + 1)
-        if len(text) > MAX_CONFIG_BYTES:
-            raise ConfigError(f"{path}: larger than {MAX_CONFIG_BYTES >> 20} MiB, no configuration")
-        raw = yaml.safe_load(text)
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
-        raise ConfigError(f"{path}: {reason}") from None
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: no valid YAML: {' '.join(str(error).split())}") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    if len(text) > MAX_CONFIG_BYTES:
+        raise ConfigError(f"{path}: larger than {MAX_CONFIG_BYTES >> 20} MiB, no configuration")
+    raw = _yaml(text, str(path))
     if raw is None:
         return {}
     if not isinstance(raw, dict):
@@ -231,20 +220,45 @@ def _read(path: Path) -> dict[str, Any]:
     return raw
 
 
-def _from_environ(environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return nested values of `LEADLINE_A__B=…`; names of other uses are left alone."""
-    found: dict[str, Any] = {}
-    for variable, value in environ.items():
-        if not variable.startswith(ENV_PREFIX):
-            continue
-        keys = variable.removeprefix(ENV_PREFIX).lower().split("__")
-        if keys[0] not in Config.model_fields:
-            continue
-        inner: Any = yaml.safe_load(value) if value else ""
-        for key in reversed(keys):
-            inner = {key: inner}
-        _merge(found, inner)
+def _yaml(text: bytes | str, source: str) -> Any:
+    """Return what *text* says.
+
+    Raises:
+        ConfigError: One line that names *source*.
+    """
+    try:
+        return yaml.safe_load(text)
+    except RecursionError:
+        reason = "too many levels of brackets or keys"
+    except (yaml.YAMLError, *_UNREADABLE) as error:
+        reason = printable(" ".join(str(error).split()))
+    raise ConfigError(f"{source}: no valid YAML: {reason}")
+
+
+def _from_environ(environ: Mapping[str, str]) -> list[tuple[str, tuple[str, ...], Any]]:
+    """Return name, keys and value of each `LEADLINE_A__B=…`; other uses are left alone."""
+    found = []
+    for variable, text in environ.items():
+        keys = tuple(variable.removeprefix(ENV_PREFIX).lower().split("__"))
+        if variable.startswith(ENV_PREFIX) and keys[0] in Config.model_fields:
+            if len(keys) > MAX_LEVELS:
+                raise ConfigError(f"{printable(variable, 100)}: too many levels of keys")
+            found.append((variable, keys, _yaml(text, variable) if text else ""))
     return found
+
+
+def _nested(keys: tuple[str, ...], value: Any) -> dict[str, Any]:
+    for key in reversed(keys):
+        value = {key: value}
+    found: dict[str, Any] = value
+    return found
+
+
+def _has(values: Any, location: tuple[str, ...]) -> bool:
+    """Whether flags say something at *location*: they win over the environment."""
+    for key in location:
+        values = values.get(key) if isinstance(values, Mapping) else None
+    return values is not None
 
 
 def _merge(into: dict[str, Any], values: Mapping[str, Any]) -> None:
@@ -270,15 +284,15 @@ def _fields_at(location: tuple[int | str, ...]) -> list[str]:
     return list(model.model_fields)
 
 
-def _one_line(error: ValidationError, path: Path | None) -> str:
-    first = error.errors()[0]
+def _one_line(first: ErrorDetails, source: Path | str | None) -> str:
     location = first["loc"]
-    where = ".".join(str(part) for part in location)
-    source = path or "configuration"
+    where = printable(".".join(str(part) for part in location))
+    source = source or "configuration"
     if first["type"] == "extra_forbidden":
         known = _fields_at(location[:-1])
-        return f"{source}: {unknown('key', str(location[-1]), known)} (at {where})"
-    message = first["msg"].removeprefix("Value error, ")
+        return f"{source}: {printable(unknown('key', str(location[-1]), known))} (at {where})"
+    message = printable(first["msg"].removeprefix("Value error, "))
     given = first.get("input")
-    value = f" ({given!r})" if isinstance(given, str | int | float) else ""
-    return f"{source}: {where}{value}: {message}"
+    value = shown(given) if isinstance(given, str | int | float) else ""
+    told = f" ({value})" if value and value not in message else ""
+    return f"{source}: {where}{told}: {message}"

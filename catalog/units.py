@@ -21,6 +21,8 @@ _DURATIONS: Final = {
     "ms": 1e-3, "us": 1e-6, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0,
     "h": 3600.0, "d": 86400.0, "w": 604800.0,
 }  # fmt: skip
+LONGEST: Final = 3.2e8
+"""Seconds of the longest span that anybody means: ten years."""
 _NUMBER = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z%]*)\s*")
 
 
@@ -34,13 +36,28 @@ def parse(text: str, unit: Unit) -> float:
     match = _NUMBER.fullmatch(text)
     if match is None or match.group(2) not in table:
         known = " ".join(name for name in table if name)
-        raise ValueError(f"{text!r} is no number of {unit} (a number, then one of: {known})")
-    return float(match.group(1)) * table[match.group(2)]
+        raise ValueError(f"{_short(text)} is no number of {unit} (a number, then one of: {known})")
+    number = float(match.group(1)) * table[match.group(2)]
+    if not math.isfinite(number):
+        raise ValueError(f"{_short(text)} is too large a number of {unit}")
+    return number
 
 
 def duration(text: str) -> float:
-    """Return seconds for `30s`, `5m`, `7d`."""
-    return parse(text, "seconds")
+    """Return seconds for `30s`, `5m`, `7d`, ten years at most.
+
+    Raises:
+        ValueError: One line that says what was read and what is understood.
+    """
+    seconds = parse(text, "seconds")
+    if seconds > LONGEST:
+        raise ValueError(f"{_short(text)} is longer than 10 years (3650d)")
+    return seconds
+
+
+def _short(text: str) -> str:
+    whole = repr(text)
+    return whole if len(whole) <= 60 else f"{whole[:60]}…"
 
 
 def human_duration(seconds: float) -> str:

@@ -17,6 +17,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
+from catalog.address import listen_address
 from catalog.config import Config
 from catalog.exposition import CONTENT_TYPE
 from exporters.fetch import DeadlineReader
@@ -133,20 +134,6 @@ class ExporterServer(ThreadingHTTPServer):
         log.debug("a client was not served to the end", exc_info=True)
 
 
-def parse_listen(listen: str) -> tuple[str, int]:
-    """Return host and port of `host:port`, `[::1]:port` or `:port` (every address).
-
-    Raises:
-        ValueError: One line that says what is understood.
-    """
-    host, colon, port = listen.rpartition(":")
-    bare = host.removeprefix("[").removesuffix("]")
-    bracketed = host.startswith("[") and host.endswith("]")
-    if not colon or not port.isdecimal() or int(port) >= 1 << 16 or (":" in bare) != bracketed:
-        raise ValueError(f"{listen!r} is no address to listen on (host:port, [ipv6]:port or :port)")
-    return bare, int(port)
-
-
 def run(config: Config, stop: threading.Event | None = None) -> int:
     """Serve this node's page until *stop* is set, by default by SIGINT or SIGTERM.
 
@@ -156,7 +143,7 @@ def run(config: Config, stop: threading.Event | None = None) -> int:
     listen = config.exporter.listen
     exporter = Exporter(config)
     try:
-        host, port = parse_listen(listen)
+        host, port = listen_address(listen)
         server = ExporterServer(host, port, exporter)
     except ValueError as error:
         log.error("exporter.listen: %s", error)

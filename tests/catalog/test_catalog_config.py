@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from catalog.config import Config, ConfigError, load
+from catalog.units import duration
 
 EXAMPLE = """
 deployment: glm
@@ -64,7 +65,52 @@ def test_environment_overrides_file_and_flags_override_both(tmp_path: Path) -> N
         ("exporter: {targets: [{url: 'file:///etc/passwd'}]}", ["no http address"]),
         ("- a", ["must be a mapping"]),
         ("a: [", ["no valid YAML"]),
-        ("service: {every: 0s}", ["service.every"]),
+        ("service: {every: 0s}", ["service.every", "from 100ms"]),
+        *[
+            (f"service: {{every: {bad}}}", ["service.every"])
+            for bad in (
+                "1e12s",
+                ".inf",
+                ".nan",
+                "1e999s",
+                "1e-300",
+                "true",
+                "[1]",
+                "1" * 400,
+            )
+        ],
+        ("prometheus: {step: 50ms}", ["prometheus.step", "from 100ms"]),
+        ("exporter: {max_page: .inf}", ["exporter.max_page"]),
+        ("limits: {host_rss: [1]}", ["limits", "host_rss", "[1]"]),
+        ("limits: {host_rss: null}", ["host_rss", "None"]),
+        ("limits: {host_rss: .inf}", ["host_rss"]),
+        ("limits: {host_rss: 1e400GiB}", ["host_rss", "1e400GiB", "too large"]),
+        *[
+            (
+                f"exporter: {{targets: [{{url: {bad}}}]}}",
+                ["exporter.targets.0.url", "no http address", "http://host:port/metrics"],
+            )
+            for bad in (
+                "'http://h:99999/metrics'",
+                "'http://[::1'",
+                r'"http://a b\n/x"',
+                "'http://h:0/'",
+                "'http:///metrics'",
+                r'"http://h\e/"',
+            )
+        ],
+        *[
+            (f"{room}: {{listen: {bad}}}", [f"{room}.listen", "host:port"])
+            for room in ("service", "exporter")
+            for bad in ("nonsense", "'h:65536'", "'a b:1'", "'h:-1'", "'[::1:1'")
+        ],
+        ("prometheus: {url: 'ftp://x'}", ["prometheus.url", "ftp://x", "http://host:port"]),
+        ("alertmanager: {urls: ['http://a', 'nope:1']}", ["alertmanager.urls.1", "nope:1"]),
+        ("a: " + "[" * 5000, ["too many levels"]),
+        ("a: !!timestamp x", ["no valid YAML"]),
+        ("service: {every: " + "1" * 5000 + "}", ["no valid YAML"]),
+        ("a: 2026-13-45", ["no valid YAML"]),
+        ("exporter: {targets: [null]}", ["exporter.targets.0.url"]),
     ],
 )
 def test_a_mistake_gets_one_line_that_names_it(tmp_path: Path, text: str, words: list[str]) -> None:
@@ -78,6 +124,55 @@ def test_a_mistake_gets_one_line_that_names_it(tmp_path: Path, text: str, words:
     assert str(path) in message
     for word in words:
         assert word in message
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("LEADLINE_CLUSTER", "{"), ("LEADLINE_SERVICE__LISTEN", "a: b: c"),
+        ("LEADLINE_SERVICE__LISTEN", "nonsense"), ("LEADLINE_SERVICE", "[" * 5000),
+        ("LEADLINE_SERVICE__A__B__C", "1"), ("LEADLINE_SERVICE" + "__A" * 5000, "1"),
+    ],
+)  # fmt: skip
+def test_a_broken_variable_is_named(tmp_path: Path, variable: str, value: str) -> None:
+    """Not the file, which is right."""
+    path = tmp_path / "leadline.yaml"
+    path.write_text(EXAMPLE)
+    with pytest.raises(ConfigError) as caught:
+        load(path, {variable: value})
+    assert str(caught.value).startswith(f"{variable}: "[:100])
+    assert "\n" not in str(caught.value)
+
+
+def test_a_flag_is_not_blamed_on_the_variable_that_it_overrides() -> None:
+    """The wrong value is the flag's."""
+    flags = {"service": {"listen": "nonsense"}}
+    with pytest.raises(ConfigError, match=r"^configuration: service\.listen: 'nonsense'"):
+        load(None, {"LEADLINE_SERVICE__LISTEN": "h:1"}, flags)
+
+
+def test_a_refused_address_keeps_its_password() -> None:
+    """Nor is a part of one told that breaks the URL."""
+    with pytest.raises(ConfigError, match=r"prometheus\.url") as caught:
+        load(None, {}, {"prometheus": {"url": "http://me:s3cret/x@h:99999"}})
+    assert "s3cret" not in str(caught.value)
+
+
+def test_an_empty_section_is_its_defaults(tmp_path: Path) -> None:
+    """A section whose keys are all commented out is null in YAML; an unknown one stays an error."""
+    path = tmp_path / "leadline.yaml"
+    path.write_text("exporter:\nservice: {every: }\nsla:\ncluster: c\n")
+    assert load(path, {}) == Config(cluster="c")
+    path.write_text("exportr:\n")
+    with pytest.raises(ConfigError, match="did you mean 'exporter'"):
+        load(path, {})
+
+
+@pytest.mark.parametrize("text", ["1e400d", "1e308w", "1e300d", "11000d"])
+def test_a_span_is_finite_and_ten_years_at_most(text: str) -> None:
+    """Flags such as `--last` are read so."""
+    with pytest.raises(ValueError, match=r"too large|10 years"):
+        duration(text)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
