@@ -10,6 +10,7 @@ import argparse
 import json
 import logging
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -57,11 +58,7 @@ def detect(args: argparse.Namespace) -> int:
     from detectors.finding_table import render
 
     config = _config(args, **_bounds(args), prometheus={"url": args.prometheus})
-    refused: list[Finding] = []
-    if args.input:
-        panels = _read_table(args.input)
-    else:
-        panels, refused = _read_prometheus(config, args.last)
+    panels, refused = _read_table(args.input) if args.input else _read_prometheus(config, args.last)
     findings = [*judge(panels, config), *refused]
     judged, rest = _judged(panels, config)
     for name in rest:
@@ -71,8 +68,8 @@ def detect(args: argparse.Namespace) -> int:
     if args.json:
         for finding in findings:
             print(json.dumps(finding.to_dict(), allow_nan=False))
-    else:
-        print(render(findings))
+    elif findings or judged:
+        print(f"{render(findings)}\n{judged} series judged.")
     return _exit_code(findings, judged=judged, fail_on=args.fail_on)
 
 
@@ -205,18 +202,19 @@ def _store(kind: Callable[..., Any], config: Config) -> Any:
     return kind(prom.url, timeout=prom.timeout, bearer_token_file=prom.bearer_token_file)
 
 
-def _read_table(path: str) -> Mapping[str, Panel]:
+def _read_table(path: str) -> tuple[Mapping[str, Panel], list[Finding]]:
+    """Return what can be judged, and a finding for each server whose pool is said to be unknown."""
+    from detectors.service.refuse import refuse
     from store.table import read_table
-
-    if not sys.stderr.isatty():
-        return read_table(Path(path))
 
     def progress(share: float) -> None:
         print(f"\rreading {path}: {share:4.0%}", end="", file=sys.stderr, flush=True)
 
-    panels = read_table(Path(path), progress=progress)
-    print("\r\033[K", end="", file=sys.stderr)
-    return panels
+    shown = sys.stderr.isatty()
+    panels = read_table(Path(path), progress=progress if shown else None)
+    if shown:
+        print("\r\033[K", end="", file=sys.stderr)
+    return refuse(panels, [], _newest(panels))
 
 
 def _read_prometheus(config: Config, last: str) -> tuple[Mapping[str, Panel], list[Finding]]:
@@ -238,13 +236,17 @@ def _judged(panels: Mapping[str, Panel], config: Config) -> tuple[int, list[str]
     from detectors.drift.coverage import coverage
     from detectors.drift.judge import DETECTORS, NEEDED, SIGNALS, TOWARDS_LIMIT, read
 
-    as_of = max((float(p.times[-1]) for p in panels.values() if len(p.times)), default=0.0)
+    as_of = _newest(panels)
     looked = {name: read(name, panels, config) for name in DETECTORS}
     judged = sum(coverage(panel, as_of).judged for some in looked.values() for panel in some)
     seen = {panel.signal for some in looked.values() for panel in some}
     # Without a limit nobody looks at what is only judged against one.
     only = {s for name in TOWARDS_LIMIT for s in SIGNALS[name]} - seen
     return judged, [name for name in panels if name not in NEEDED or name in only]
+
+
+def _newest(panels: Mapping[str, Panel]) -> float:
+    return max((float(p.times[-1]) for p in panels.values() if len(p.times)), default=0.0)
 
 
 def _exit_code(findings: Sequence[Finding], *, judged: int, fail_on: str) -> int:
@@ -428,6 +430,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         level=args.log_level.upper(), stream=sys.stderr,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )  # fmt: skip
+    # A shell starts background jobs with SIGINT ignored; asked to stop, we stop all the same.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         return int(args.run(args))
     except ImportError as error:
