@@ -54,6 +54,8 @@ def _change(finding: Finding) -> str:
     unit = finding.effect_unit.removesuffix("/hour")
     if unit == "bytes":
         text = [human(v, "bytes") for v in _span(finding)]
+    elif unit == "seconds":
+        text = [f"{1e3 * v:+.3g} ms" for v in _span(finding)]
     else:
         text = [f"{v:+.3g}" for v in _span(finding)]
     suffix = "/h" if finding.effect_unit.endswith("/hour") else ""

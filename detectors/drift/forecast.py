@@ -120,15 +120,15 @@ def _window(panel: Panel, row: int, days: float) -> _Window | None:
     if width < 1:
         return None
     values = _buckets(panel.values[row], width)
-    filled, usable = fill(values[None, :])
-    if not usable[0]:
+    filled = _filled(values)
+    if filled is None:
         return None
     seconds = width * panel.step
     end = float(panel.times[-1]) + panel.step / 2
     times = end - seconds * (np.arange(BUCKETS, dtype=np.float64)[::-1] + 0.5)
     load = None if panel.load is None else _buckets(panel.load[row], width)
     cleared = None if load is None else _without_load(values, load)
-    level = filled[0] if cleared is None else cleared
+    level = filled if cleared is None else cleared
     return _Window(times, values, level, seconds, cleared is not None)
 
 
@@ -153,13 +153,23 @@ def _without_load(values: FloatArray, load: FloatArray) -> FloatArray | None:
         return None
     spread = float(np.std(load[both]))
     if spread <= 1e-9 * float(np.abs(load[both]).max()):
-        return np.asarray(fill(values[None, :])[0][0])
+        return _filled(values)
     x = (load - load[both].mean()) / spread
     design = np.stack([np.ones_like(x), x, x**2], axis=1)
     weights, *_ = np.linalg.lstsq(design[both], values[both], rcond=None)
     explained = design[:, 1:] @ weights[1:]
     cleared = np.where(both, values - (explained - explained[both].mean()), np.nan)
-    filled, usable = fill(cleared[None, :])
+    return _filled(cleared)
+
+
+def _filled(values: FloatArray) -> FloatArray | None:
+    """Return *values* carried over holes, also at the start; None with too many."""
+    known = np.flatnonzero(np.isfinite(values))
+    if not len(known):
+        return None
+    begun = values.copy()
+    begun[0] = values[known[0]]
+    filled, usable = fill(begun[None, :])
     return filled[0] if usable[0] else None
 
 

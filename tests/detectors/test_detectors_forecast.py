@@ -134,6 +134,19 @@ def test_a_busier_day_is_no_drift() -> None:
     assert _judge(_panel(levels, load + rng.normal(0, 1, load.shape))) == []
 
 
+def test_idle_nights_and_gaps_are_no_creep() -> None:
+    """Hours without requests every night and a gap make no finding; they delay a real one."""
+    rng = np.random.default_rng(6)
+    hours = _hours(5)
+    load = 40 * (1 + 0.3 * _day(hours, rng)) + rng.normal(0, 1, (SERIES, len(hours)))
+    quiet = 0.009 + 5e-5 * load + _noise(rng, len(hours))
+    creep = 1 + 0.01 * np.maximum(hours - hours[-1] + 42, 0)
+    silent = (hours % 24 < 4) | ((hours > 90) & (hours < 92))
+    for levels, least, most in ((quiet, 0, 0), (quiet * creep, 1, SERIES)):
+        found = _judge(_panel(np.where(silent, np.nan, levels), np.where(silent, np.nan, load)))
+        assert least <= len(found) <= most
+
+
 def test_without_a_limit_or_above_it_there_is_no_forecast() -> None:
     """Nothing to be met, or met already: that is a rule's matter."""
     rng = np.random.default_rng(4)
