@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from catalog.plain import plain
 from catalog.units import human, human_duration
 from detectors.finding import Finding
 
@@ -12,11 +13,18 @@ HEADER = ("", "finding", "where", "change", "time left", "since")
 
 
 def render(findings: Sequence[Finding]) -> str:
-    """Return an aligned table of *findings*, and a line for each that could not be judged."""
+    """Return an aligned table of *findings*, and a line for each that could not be judged.
+
+    Labels come from outside: none may split a row, or tell a terminal what to do.
+    """
     told = [finding for finding in findings if finding.kind != "unknown"]
     silent = [finding for finding in findings if finding.kind == "unknown"]
-    lines = _table([HEADER, *(_row(finding) for finding in told)]) if told else ["No findings."]
-    lines += [f"not judged: {_place(finding)}: {finding.cause}" for finding in silent]
+    lines = (
+        _table([HEADER, *(tuple(map(plain, _row(finding))) for finding in told)])
+        if told
+        else ["No findings."]
+    )
+    lines += [plain(f"not judged: {_place(f)}: {f.cause}") for f in silent]
     return "\n".join(lines)
 
 

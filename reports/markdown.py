@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from catalog.plain import plain
 from catalog.units import human_duration
 from reports import overview, words
 from reports.cards import Card, card
@@ -40,8 +41,9 @@ def render(soak: Soak, summary: Summary, source: str, made: float) -> str:
 
 def text(raw: str) -> str:
     """Return *raw* as plain text in a table: no markup, no line break, nobody mentioned."""
-    plain = " ".join(raw.split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return _MARKS.sub(r"\\\1", plain).replace("@", "&#64;")
+    line = plain(" ".join(raw.split()))
+    safe = line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return _MARKS.sub(r"\\\1", safe).replace("@", "&#64;")
 
 
 def _head(soak: Soak, summary: Summary) -> Iterator[str]:

@@ -88,3 +88,13 @@ def test_table_is_aligned_and_says_what_is_known() -> None:
     assert "no limit known" in second
     assert last == "not judged: chat/decode/n7:8000 engine_core DP3: No data."
     assert render([]) == "No findings."
+
+
+def test_labels_cannot_split_a_row_or_reach_the_terminal() -> None:
+    """Newlines and escape sequences of a label or cause are shown, not obeyed."""
+    evil = {"deployment": "a\nb", "server": "\x1b[2Jn1"}
+    blind = _finding(kind="unknown", verdict="unknown", labels=evil, cause="No\r\ndata.")
+    text = render([_finding(labels=evil), blind])
+    assert len(text.splitlines()) == 3
+    assert all(line.isprintable() for line in text.splitlines())
+    assert r"a\nb/\x1b[2Jn1" in text
