@@ -99,6 +99,7 @@ class PromStore:
             url=self.url, session=session, retry=Retry(0), timeout=timeout, method="POST"
         )
         self._companions: tuple[object, dict[str, Panel]] = (None, {})
+        self._complaints: dict[str, str] = {}
 
     def close(self) -> None:
         """Close the connections."""
@@ -214,8 +215,11 @@ class PromStore:
             try:
                 kept[name] = self._plain(SIGNALS[name], *span)
             except StoreError as error:
-                log.warning("%s can't be read, judged without it: %s", name, error)
+                if self._complaints.get(name) != str(error):
+                    log.warning("%s can't be read, judged without it: %s", name, error)
+                self._complaints[name] = str(error)
                 return None
+            self._complaints.pop(name, None)
         return kept[name]
 
     def _ask_range(self, query: str, first: float, last: float, step: float) -> list[Any]:
@@ -238,7 +242,9 @@ class PromStore:
         """Turn what a malformed answer does to parsing into one line."""
         try:
             yield
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError) as err:
+        except (
+            LookupError, TypeError, ValueError, AttributeError, RecursionError, OverflowError
+        ) as err:  # fmt: skip
             raise self._no_api(type(err).__name__) from None
 
     def _no_api(self, what: str) -> BadAnswerError:

@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import logging
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -21,6 +22,7 @@ import pyarrow.parquet
 
 from catalog.labels import LEVELS
 from catalog.panel import FloatArray
+from catalog.plain import plain
 from catalog.signals import unknown
 from store.errors import TableError
 
@@ -33,10 +35,15 @@ KNOWN_LABELS: Final = sorted({name for level in LEVELS.values() for name in leve
 BLOCK: Final = 16 * 2**20
 BATCH_ROWS: Final = 500_000
 MAX_HEADER: Final = 2**20
+SEPARATORS: Final = {";": "';'", "\t": "a tab", "|": "'|'"}
+"""Characters that separate columns elsewhere, and how an error calls them."""
 MILLISECONDS: Final = 1e11
 """Unix seconds reach this in the year 5138, unix milliseconds did in 1973."""
+FINER: Final = ((1e17, "nanoseconds", "1e9"), (1e14, "microseconds", "1e6"))
+"""From where on a time is no milliseconds either, what it is, and what makes seconds of it."""
 
 Progress = Callable[[float], None]
+_MILLI: Final = ("milliseconds", "1000")
 IntArray = npt.NDArray[np.int64]
 
 
@@ -89,8 +96,10 @@ def blocks(
             yield from _parquet(path, progress)
         else:
             yield from _csv(path, magic[:2] == b"\x1f\x8b", progress, time_as_text)
-    except pa.ArrowInvalid as error:
+    except pa.ArrowException as error:
         raise TableError(f"{path}: {_first_line(error)}") from None
+    except zlib.error as error:
+        raise TableError(f"{path}: damaged gzip: {_first_line(error)}") from None
     except (OSError, EOFError) as error:
         reason = getattr(error, "strerror", None) or _first_line(error)
         raise TableError(f"{path}: {reason}") from None
@@ -100,9 +109,14 @@ def check_columns(path: Path, columns: Sequence[str]) -> None:
     """Raise for a column that is missing or doubled, or whose name is a slip of a known one."""
     for name in REQUIRED:
         if name not in columns:
+            if wrong := next((s for s in SEPARATORS if any(s in c for c in columns)), None):
+                raise TableError(
+                    f"{path}: no column {name!r}; is the separator {SEPARATORS[wrong]}? "
+                    "Columns are separated by ','"
+                )
             near = get_close_matches(name, [c for c in columns if c not in COLUMNS], 1, 0.5)
             hint = f"is it {near[0]!r}? Rename it" if near else f"it has {', '.join(columns)}"
-            raise TableError(f"{path}: no column {name!r}; {hint}"[:500])
+            raise TableError(plain(f"{path}: no column {name!r}; {hint}"[:500]))
     doubled = next((name for name in columns if columns.count(name) > 1), None)
     if doubled is not None:
         raise TableError(f"{path}: column {doubled!r} is there twice")
@@ -183,6 +197,12 @@ def _parquet(path: Path, progress: Progress | None) -> Iterator[Rows]:
             raise TableError(
                 f"{path}: column {name!r} holds {schema.field(name).type}, not numbers"
             )
+    for name in columns:
+        if pa.types.is_nested(schema.field(name).type):
+            raise TableError(
+                f"{path}: column {name!r} holds {plain(str(schema.field(name).type))[:200]}, no "
+                "texts; make one column of each of its parts, or leave it out"
+            )
     texts = [name for name in columns if pa.types.is_string(schema.field(name).type)]
     first = 1
     with pyarrow.parquet.ParquetFile(path, read_dictionary=texts) as file:
@@ -204,7 +224,7 @@ def _rows(path: Path, batch: Any, columns: Sequence[str], first: int) -> Rows:
         name: _floats(batch.column(columns.index(name))) for name in NUMBERS if name in columns
     }
     words = {
-        name: _words(batch.column(at))
+        name: _label(path, name, batch.column(at))
         for at, name in enumerate(columns)
         if name not in NUMBERS and name != "time"
     }
@@ -216,6 +236,13 @@ def _floats(array: Any) -> FloatArray:
     values = np.array(array.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
     values[~np.isfinite(values)] = np.nan
     return values
+
+
+def _label(path: Path, name: str, array: Any) -> Words:
+    try:
+        return _words(array)
+    except pa.ArrowException as error:
+        raise TableError(f"{path}: column {name!r}: {_first_line(error)}") from None
 
 
 def _words(array: Any) -> Words:
@@ -258,7 +285,9 @@ def _checked(path: Path, seconds: FloatArray, array: Any, first: int) -> FloatAr
     value = array[at].as_py()
     where = f"{path}: row {first + at}: time {str(value)[:80]!r}"
     if np.isfinite(seconds[at]):
-        raise TableError(f"{where} looks like milliseconds; divide by 1000 to get unix seconds")
+        size = abs(float(seconds[at]))
+        unit, by = next(((u, by) for least, u, by in FINER if size >= least), _MILLI)
+        raise TableError(f"{where} looks like {unit}; divide by {by} to get unix seconds")
     raise TableError(f"{where} is neither unix seconds nor ISO 8601 (2026-01-31T12:00:00Z)")
 
 
@@ -289,4 +318,4 @@ def _is_number(text: str) -> bool:
 
 
 def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:300]
+    return plain((str(error).splitlines() or [type(error).__name__])[0][:300])

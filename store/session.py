@@ -17,12 +17,16 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 import requests
 from requests.auth import AuthBase, HTTPBasicAuth
 
+from catalog.plain import plain
 from store.errors import BadAnswerError, BadQueryError, StoreError, UnreachableError
 
 MAX_ANSWER: Final = 256 * 2**20
 MAX_TOKEN: Final = 64 * 2**10
 _REFUSED: Final = (400, 422)
 _CHUNK: Final = 2**18
+SMALL: Final = 2**16
+"""Bytes of an answer that is looked through before it is used."""
+_INSTANT: Final = ("vector", "scalar", "matrix", "string")
 
 
 class BearerFile(AuthBase):
@@ -77,7 +81,37 @@ class BoundedSession(requests.Session):
         response._content = body  # what requests itself sets once it has read all
         if response.status_code != 200 and not response.is_redirect:
             raise self._refusal(response)
+        if len(body) <= SMALL:
+            self._check(response)
         return response
+
+    def _check(self, response: requests.Response) -> None:
+        """Raise for an answer that calls itself an error, or is of another kind than asked for.
+
+        The client looks at neither, and an empty result of the wrong kind would pass for "no
+        series". Large ones are not parsed twice: they hold a result, and show by it what they are.
+        """
+        try:
+            answer = response.json()
+        except (ValueError, RecursionError):
+            return  # the client trips over it as well, and that is one line
+        if not isinstance(answer, dict):
+            return
+        if answer.get("status") != "success":
+            raise BadAnswerError(
+                f"{self.shown}: answers with an error: {_said(response)}"
+                if answer.get("status") == "error"
+                else f"{self.shown}: answer is not the query API's (no status); "
+                "is this the base address of a Prometheus?"
+            )
+        data = answer.get("data")
+        kind = data.get("resultType") if isinstance(data, dict) else None
+        asked = urlsplit(response.request.url or "").path
+        if kind not in (("matrix",) if asked.endswith("/query_range") else _INSTANT):
+            raise BadAnswerError(
+                f"{self.shown}: answer is not the query API's (resultType {str(kind)[:40]!r}); "
+                "is this the base address of a Prometheus?"
+            )
 
     def _read(self, response: requests.Response, deadline: float) -> bytes:
         parts: list[bytes] = []
@@ -155,7 +189,7 @@ def _reason(error: requests.RequestException) -> str:
     while (deeper := inner.__cause__ or inner.__context__) is not None:
         inner = deeper
     words = getattr(inner, "strerror", None) or str(inner) or type(inner).__name__
-    return " ".join(str(words).split())[:200]
+    return plain(" ".join(str(words).split())[:200])
 
 
 def _said(response: requests.Response) -> str:
@@ -164,4 +198,4 @@ def _said(response: requests.Response) -> str:
         text = str(response.json()["error"])
     except (ValueError, KeyError, TypeError, json.JSONDecodeError):
         text = response.content[:300].decode("utf-8", "replace")
-    return " ".join(text.split())[:300] or "no reason given"
+    return plain(" ".join(text.split())[:300]) or "no reason given"

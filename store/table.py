@@ -46,6 +46,7 @@ class _Gathered:
     series: list[npt.NDArray[np.int32]] = field(default_factory=list)
     time: list[FloatArray] = field(default_factory=list)
     numbers: dict[str, list[FloatArray]] = field(default_factory=dict)
+    odd: str = ""  # the first value that is no ratio although its row has no trials
 
 
 def read_table(path: str | Path, progress: Progress | None = None) -> dict[str, Panel]:
@@ -110,8 +111,31 @@ def _gather(
         into = gathered[name]
         into.series.append(order[combined[mask]].astype(np.int32))
         into.time.append(rows.time[mask])
+        _check(path, name, rows, mask, into)
         for column, numbers in rows.numbers.items():
             into.numbers.setdefault(column, []).append(numbers[mask])
+
+
+def _check(
+    path: Path, name: str, rows: Rows, mask: slice | npt.NDArray[np.bool_], into: _Gathered
+) -> None:
+    """Raise for counts that are none; note the first value that is neither count nor ratio."""
+    at = np.arange(len(rows.time))[mask] + rows.first
+    value = rows.numbers["value"][mask]
+    trials = rows.numbers["trials"][mask] if "trials" in rows.numbers else np.full(len(at), np.nan)
+    counted = np.isfinite(trials)
+    wrong = counted & ((value < 0) | (value > trials) | (trials < 0))
+    if wrong.any():
+        bad = int(np.argmax(wrong))
+        raise TableError(
+            f"{path}: row {at[bad]}: {name}: value {value[bad]:g} of {trials[bad]:g} trials; with "
+            "a column 'trials' the value counts the successes among them"
+        )
+    if SIGNALS[name].unit == "ratio" and not into.odd:
+        wrong = ~counted & ((value < 0) | (value > 1))
+        if wrong.any():
+            bad = int(np.argmax(wrong))
+            into.odd = f"row {at[bad]}: {name}: value {value[bad]:g}"
 
 
 def _label_columns(rows: Rows) -> list[str]:
@@ -183,9 +207,12 @@ def _panel(path: Path, name: str, found: _Gathered) -> Panel:
     labels = tuple(found.labels)
     value, load, trials = numbers["value"], numbers.get("load"), numbers.get("trials")
     if trials is None or np.isnan(trials).all():
+        if found.odd:
+            counts = SIGNALS[name].counts is not None
+            hint = "add a column 'trials'" if counts else "of percents write hundredths"
+            raise TableError(f"{path}: {found.odd} is no ratio (0 to 1); {hint}")
         values, tried = resample.average(cells, value, shape), None
     else:
-        _check_counts(path, name, value, trials)
         both = np.isfinite(value) & np.isfinite(trials)
         values = resample.total(cells, np.where(both, value, np.nan), shape)
         tried = resample.total(cells, np.where(both, trials, np.nan), shape)
@@ -200,16 +227,6 @@ def _joined(parts: list[Any]) -> Any:
     whole = np.concatenate(parts)
     parts.clear()
     return whole
-
-
-def _check_counts(path: Path, name: str, value: FloatArray, trials: FloatArray) -> None:
-    wrong = (value < 0) | (value > trials)
-    if wrong.any():
-        at = int(np.argmax(wrong))
-        raise TableError(
-            f"{path}: {name}: value {value[at]:g} of {trials[at]:g} trials; with a column 'trials' "
-            "the value counts the successes among them"
-        )
 
 
 def _with_starts(panels: dict[str, Panel]) -> dict[str, Panel]:

@@ -29,6 +29,8 @@ class Handler(BaseHTTPRequestHandler):
         self.seen["authorization"] = self.headers.get("Authorization", "")
         status = int(how) if how.isdigit() else 200
         answer = {"html": b"<html>login</html>", "json": b'{"data": [1]}', "odd": b"[]"}.get(how)
+        if how == "error":
+            answer = b'{"status":"error","error":"boom\\u001b[2J"}'
         if how == "shape":
             answer = b'{"data":{"result":[{"metric":{},"value":[1]}]}}'
         self.send_response(status)
@@ -84,6 +86,7 @@ def server() -> Iterator[str]:
     [
         ("html", BadAnswerError, "not the query API's"),
         ("json", BadAnswerError, "not the query API's"),
+        ("error", BadAnswerError, "answers with an error: boom\\x1b[2J"),
         ("odd", BadAnswerError, "not the query API's"),
         ("shape", BadAnswerError, "not the query API's"),
         ("huge", BadAnswerError, "more than 1 MiB"),
@@ -107,6 +110,14 @@ def test_misbehaviour_is_one_line(server: str, how: str, kind: type, words: str)
     assert server in message
     assert "hush" not in message
     assert "\n" not in message
+    store.close()
+
+
+def test_an_empty_answer_of_the_wrong_kind_is_none(server: str) -> None:
+    """That there are no series is believed only from an answer to what was asked."""
+    store = PromStore(f"http://{server}/ok")
+    with pytest.raises(BadAnswerError, match="resultType 'vector'"):
+        store.range("up", 0, 600, 60)
     store.close()
 
 

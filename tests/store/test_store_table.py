@@ -180,6 +180,11 @@ BAD = {
     "value": ("1700000040,host_rss,abc,a", "row 1: column 'value': 'abc' is no number"),
     "late": ("1,host_rss,1,a\n" * 3 + "2,host_rss,1 GB,a", "row 4: column 'value': '1 GB'"),
     "time": ("1700000040,host_rss,1,a\nyesterday,host_rss,1,a", "row 2: time 'yesterday' is nei"),
+    "ns": ("1700000040000000000,host_rss,1,a", "looks like nanoseconds; divide by 1e9"),
+    "percent": (
+        "60,acceptance_ratio,0.7,a\n120,acceptance_ratio,70,a",
+        "row 2: acceptance_ratio: value 70 is no ratio (0 to 1); add a column 'trials'",
+    ),
     "ms": ("1700000040000,host_rss,1,a", "looks like milliseconds; divide by 1000"),
     "signal": ("1,host_rsss,1,a", "row 1: unknown signal 'host_rsss': did you mean 'host_rss'?"),
     "ragged": ("1,host_rss,1,a\n2,host_rss,1", "Expected 4 columns, got 3"),
@@ -206,7 +211,8 @@ def test_bad_rows_get_one_line(tmp_path: Path, case: str) -> None:
 HEADERS = {
     "time,signal,valu": "is it 'valu'? Rename it",
     "timestamp,signal,value": "is it 'timestamp'?",
-    "time;signal;value": "it has time;signal;value",
+    "time;signal;value": "no column 'time'; is the separator ';'?",
+    "time\tsignal\tvalue": "no column 'time'; is the separator a tab?",
     "time,signal,value,trial": "unknown column 'trial': did you mean 'trials'?",
     "time,signal,value,pool,pool": "column 'pool' is there twice",
 }
@@ -220,6 +226,9 @@ def test_bad_columns_get_one_line(tmp_path: Path, header: str) -> None:
     assert HEADERS[header] in str(caught.value)
 
 
+HURT = gzip.compress(b"time,signal,value\n" * 99)[:10] + b"\xff" * 40
+
+
 def test_files_that_are_no_tables(tmp_path: Path) -> None:
     """An empty, missing, binary, cut or header-only file, or a folder, gets one line."""
     files = {
@@ -227,6 +236,7 @@ def test_files_that_are_no_tables(tmp_path: Path) -> None:
         "head.csv": (b"time,signal,value\n", "has no rows"),
         "bytes.csv": (b"\x00\x01\x02\x03", "is no CSV text"),
         "cut.parquet": (b"PAR1 and then nothing", "arquet"),
+        "hurt.csv.gz": (HURT, "damaged gzip"),
         "cut.csv.gz": (gzip.compress(b"time,signal,value\n" * 99)[:30], "cut|end|Compressed"),
     }
     for name, (content, words) in files.items():
@@ -245,14 +255,27 @@ def test_files_that_are_no_tables(tmp_path: Path) -> None:
 def test_success_beyond_trials_and_text_values(tmp_path: Path) -> None:
     """Counts that are none, a Parquet column of texts, and labels without bound are refused."""
     header = "time,signal,value,trials"
-    with pytest.raises(TableError, match="value 6 of 5 trials"):
-        read_table(text(tmp_path, "1,acceptance_ratio,6,5", header))
+    for row in ("6,5", "1,-5", "-1,5"):
+        value, trials = row.split(",")
+        with pytest.raises(TableError, match=f"row 2: .*value {value} of {trials} trials"):
+            read_table(text(tmp_path, f"1,acceptance_ratio,1,5\n2,acceptance_ratio,{row}", header))
     path = tmp_path / "t.parquet"
     pyarrow.parquet.write_table(
         pa.table({"time": [1], "signal": ["host_rss"], "value": ["x"]}), path
     )
     with pytest.raises(TableError, match="column 'value' holds string, not numbers"):
         read_table(path)
+
+
+@pytest.mark.parametrize("kind", [pa.struct([("a", pa.int64())]), pa.list_(pa.string())])
+def test_nested_labels_name_the_column(tmp_path: Path, kind: pa.DataType) -> None:
+    """A label that is no text but a structure is refused, with its column."""
+    path = tmp_path / "t.parquet"
+    columns = {"time": [1], "signal": ["host_rss"], "value": [1.0], "pod": pa.nulls(1, kind)}
+    pyarrow.parquet.write_table(pa.table(columns), path)
+    with pytest.raises(TableError, match=r"column 'pod' holds .*leave it out") as caught:
+        read_table(path)
+    assert str(path) in str(caught.value)
 
 
 def test_misspelt_label_is_told(tmp_path: Path, caplog) -> None:
