@@ -25,7 +25,7 @@ bucket without a number; `value`: no float as
 Go reads it; `encoding`: not UTF-8, or a NUL; `type`: no type, or a sample its family cannot have;
 `duplicate`: the series was there already; `conflict`: another server's family of that name has
 another shape; `truncated`: no line feed at the end; `limit`: more lines than a page may have;
-`reserved`: a name that only this exporter writes.
+`reserved`: a name that only this exporter, our rules or Prometheus itself writes.
 """
 
 Labels = tuple[tuple[str, str], ...]

@@ -9,6 +9,8 @@ Decisions:
 
 - Labels of ours win over the page's (`server`, `pool`, …): the page's become `exported_<name>`, as
   Prometheus itself does. Labels that only fill in (`model_name`, `engine`) leave the page's alone.
+- Series that Prometheus, our rules and this exporter write themselves are refused: a page that
+  brings them would speak for those.
 - `_created` series are left out unless asked for: they are instants, which careless readers take
   for bytes or counts, and a third of a page. They are not counted as dropped.
 - Timestamps, exemplars and comments are left out.
@@ -42,6 +44,8 @@ from catalog.labels import without_credentials
 
 MAX_LINES: Final = 100_000
 
+RESERVED: Final = re.compile(r"(?:.*:)?leadline_.*|scrape_.*|up|ALERTS|ALERTS_FOR_STATE")
+"""Names that a page must not use: what this exporter, our rules and Prometheus itself write."""
 _HEADER = re.compile(rf"#[ \t]+(HELP|TYPE)[ \t]+({NAME})(?:[ \t]+(.*))?")
 _CLAIMS_HEADER = re.compile(r"#[ \t]+(?:HELP|TYPE)(?:[ \t]|$)")
 _TYPES: Final = {
@@ -111,7 +115,6 @@ class Splicer:
     Args:
         ours: Labels that win over the page's.
         fill: Labels that are set where the page has none.
-        reserved: Beginning of names that the page must not use.
         created: Keep `_created` series.
         max_lines: Lines of a page that are read; the rest is dropped and counted.
     """
@@ -121,14 +124,12 @@ class Splicer:
         ours: Mapping[str, str],
         fill: Mapping[str, str] | None = None,
         *,
-        reserved: str = "",
         created: bool = False,
         max_lines: int = MAX_LINES,
     ) -> None:
         self._ours: Labels = tuple((k, escape(v)) for k, v in ours.items() if v)
         self._names = frozenset(k for k, _ in self._ours)
         self._fill: Labels = tuple((k, escape(v)) for k, v in (fill or {}).items() if v)
-        self._reserved = reserved
         self._created = created
         self._max_lines = max_lines
         self._scrape = 0
@@ -231,7 +232,7 @@ class Splicer:
         key = series(name, tuple(sorted(labels)))
         slot = self._by_series.get(key)
         if slot is None:
-            if self._reserved and name.startswith(self._reserved):
+            if RESERVED.fullmatch(name):
                 raise BadLine("reserved")
             family = self._family(name)
             if family is not None and family.type in _PARTS:

@@ -38,6 +38,9 @@ _KINDS: Final[dict[str, ProcessKind]] = {
 }
 # VLLM::EngineCore_DP3; the prefix is set by VLLM_PROCESS_NAME_PREFIX.
 _TITLE = re.compile(rf"[^/\s]{{0,64}}?::({'|'.join(_KINDS)})(?:_([A-Za-z0-9_]{{1,64}}))?")
+# Only these go out as labels: anything may stand on a command line, a key too.
+_KV_ROLES: Final = ("kv_producer", "kv_consumer", "kv_both")
+_CONNECTOR = re.compile(r"[A-Za-z0-9_.]{1,64}")
 DEFAULT_PORT: Final = 8000
 
 
@@ -58,8 +61,8 @@ class Launch:
         port: Of the API.
         tls: Whether it speaks https.
         headless: It serves no API (a further node of one server), or only a Unix socket.
-        kv_role: As given, or empty.
-        kv_connector: As given, or empty; None where the command line does not tell.
+        kv_role: One that vLLM knows, or empty.
+        kv_connector: As given, or empty; None where the command line does not tell a name.
         encoder: It makes embeddings for others (`ec_producer`).
         tensor_parallel, pipeline_parallel, data_parallel: Sizes as given, 1 by default; empty
             where the command line does not tell.
@@ -151,16 +154,19 @@ def _launch(arguments: Sequence[str]) -> Launch:
     given = dict(_options(arguments))
     kv, ec = _nested(given, "kv-transfer-config"), _nested(given, "ec-transfer-config")
     connector: str | None = str(kv.get("kv_connector") or "")
+    if connector and not _CONNECTOR.fullmatch(connector):
+        connector = None  # there is one, by a name that we don't pass on
     if not connector and ("config" in given or "kv-transfer-config" in given):
         connector = None  # said elsewhere, or in a form that we can't read
     port = given.get("port", "")
+    role = kv.get("kv_role")
     return Launch(
         model=without_credentials(given.get("served-model-name", "") or given.get("model", "")),
         host=given.get("host", ""),
         port=int(port) if port.isdecimal() and int(port) < 1 << 16 else DEFAULT_PORT,
         tls="ssl-certfile" in given or "ssl-keyfile" in given,
         headless="headless" in given or "uds" in given,
-        kv_role=str(kv.get("kv_role") or ""),
+        kv_role=role if isinstance(role, str) and role in _KV_ROLES else "",
         kv_connector=connector,
         encoder=ec.get("ec_role") == "ec_producer",
         tensor_parallel=_size(given, "tensor-parallel-size"),

@@ -19,6 +19,8 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 from urllib.parse import unquote, urlsplit
 
+from catalog.address import printable
+
 CHUNK: Final = 1 << 16
 _GZIP: Final = 31
 
@@ -72,15 +74,19 @@ def fetch(
         FetchError: There is none in time, it is too large, or the answer isn't 200.
     """
     deadline = clock() + timeout
-    parts = urlsplit(url)
-    connection = _connection(parts.scheme, parts.hostname or "", parts.port, timeout)
+    try:
+        parts = urlsplit(url)
+        connection = _connection(parts.scheme, parts.hostname or "", parts.port, timeout)
+    except (ValueError, http.client.HTTPException):
+        raise FetchError("its address is no http://host:port/path") from None
     connection.response_class = _response_until(deadline, clock)  # type: ignore[assignment]
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     try:
         connection.request("GET", path, headers=_headers(parts.username, parts.password))
         with connection.getresponse() as response:
             if response.status != http.client.OK:
-                raise FetchError(f"answered {response.status} {response.reason}".rstrip())
+                reason = printable(response.reason, 100)
+                raise FetchError(f"answered {response.status} {reason}".rstrip())
             return _body(response, limit)
     except TimeoutError:
         raise FetchError(f"no whole answer within {timeout:.3g} s") from None

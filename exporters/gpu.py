@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple
 
+from catalog.address import printable
 from exporters.gpm import Gpm
 from exporters.look import Look, Result, Task
 
@@ -92,7 +93,7 @@ class Gpu:
             self._library.nvmlInit()
         except Exception as error:  # noqa: BLE001 - no binding, no library, no driver: no GPU here
             if not self._said:
-                log.info("no GPU metrics: %s", " ".join(str(error).split()))
+                log.info("no GPU metrics: %s", printable(" ".join(str(error).split())))
             self._said = True
             return False
         self._ready = True

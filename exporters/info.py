@@ -52,9 +52,9 @@ class Info:
         return self._versions.get(_incarnation(instance), ("", 0.0))[0]
 
     def _ask(self, url: str, timeout: float) -> str:
-        parts = urlsplit(url)
-        path = parts.path.rstrip("/").removesuffix("/metrics") + "/version"
         try:
+            parts = urlsplit(url)
+            path = parts.path.rstrip("/").removesuffix("/metrics") + "/version"
             answer = self._fetch(
                 urlunsplit((parts.scheme, parts.netloc, path, "", "")), timeout, _MAX_BYTES
             )

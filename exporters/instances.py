@@ -78,15 +78,20 @@ def instances(
     found = list(found)
     by_port = {one.launch.port: one for one in reversed(found) if not one.address}
     whole: list[Instance] = []
-    for target in config.exporter.targets:
-        at = _Address.of(target.url, addresses)
+    problems: list[str] = []
+    for number, target in enumerate(config.exporter.targets):
+        try:
+            at = _Address.of(target.url, addresses)
+        except ValueError:
+            problems.append(f"exporter.targets.{number}.url is no http address: not read")
+            continue
         twin = by_port.get(at.port) if at.local else None
         whole.append(_configured(config, target, at, node, twin))
     taken = {instance.found.pid for instance in whole if instance.found}
     whole += [_discovered(config, one, node) for one in found if one.pid not in taken]
     listed: dict[str, Instance] = {}
     twice = [one for one in whole if listed.setdefault(one.server, one) is not one]
-    problems = [f"{one.server} is there twice: only the first is read" for one in twice]
+    problems += [f"{one.server} is there twice: only the first is read" for one in twice]
     return list(listed.values()), problems
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
+from catalog.address import printable
 from catalog.config import Config
 from catalog.splice import merge
 from exporters import container, host
@@ -240,9 +241,9 @@ class Exporter:
                 continue
             name, server = key
             url = f" ({_plain(urls[server])})" if name == "vllm" and urls.get(server) else ""
-            about = f"{name} of {server}{url}" if server else name
+            about = printable(f"{name} of {server}{url}" if server else name)
             if kind:
-                log.warning("collector %s: %s", about, outcome.problem)
+                log.warning("collector %s: %s", about, printable(outcome.problem))
             else:
                 log.info("collector %s works again", about)
         self._said = {
@@ -261,7 +262,10 @@ def _reason(error: Exception) -> str:
 
 def _plain(url: str) -> str:
     """Return a URL without credentials and query."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "no http address"
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 

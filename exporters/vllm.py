@@ -14,7 +14,6 @@ from exporters.fetch import Fetch
 from exporters.instances import Instance
 from exporters.look import Look, Result, Task
 
-_RESERVED: Final = "leadline_"
 _MODEL = re.compile(rb'[{,]model_name="((?:[^"\\\n]|\\.)+)"')
 _UNESCAPED: Final = {"\\n": "\n", '\\"': '"', "\\\\": "\\"}
 
@@ -63,7 +62,7 @@ class Vllm:
         labels = ours, {"model_name": model}
         known = self._splicing.get(instance.server)
         if known is None or known.labels != labels:
-            known = _Splicing(labels, Splicer(*labels, reserved=_RESERVED))
+            known = _Splicing(labels, Splicer(*labels))
             self._splicing[instance.server] = known
         return known.splicer
 

@@ -126,6 +126,9 @@ class _Behaviour(BaseHTTPRequestHandler):
     def _cut(self) -> None:
         self._send(b"whole 1\nhalf 12", ("Content-Length", "1000"))
 
+    def _colourful(self) -> None:
+        self.wfile.write(b"HTTP/1.0 503 \x1b[31mall\x9b is\x07 well\r\n\r\n")
+
     def _redirect(self) -> None:
         self._send(b"", ("Location", "/good"), status=302)
 

@@ -53,6 +53,15 @@ def words(text: str) -> bytes:
             "--kv-transfer-config.kv_role=kv_consumer",
             Launch("m", kv_connector="Nixl", kv_role="kv_consumer"),
         ),
+        (
+            f'vllm serve m --kv-transfer-config {{"kv_connector":"a/{KEY}","kv_role":"{KEY}"}}',
+            Launch("m", kv_connector=None),
+        ),
+        (
+            f"vllm serve m --kv-transfer-config.kv_connector {'x' * 65} "
+            "--kv-transfer-config.kv_role kv_both",
+            Launch("m", kv_connector=None, kv_role="kv_both"),
+        ),
         ("vllm serve m --kv-transfer-config {broken", Launch("m", kv_connector=None)),
         (
             "vllm serve --config x.yaml -tp 4",

@@ -17,7 +17,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from catalog.address import listen_address
-from catalog.config import Config
+from catalog.config import Config, Target
+from exporters.cmdline import Launch
+from exporters.discovery import Discovery, Found
 from exporters.scrape import Exporter
 from exporters.server import MAX_CONNECTIONS, run
 from stack import binaries
@@ -176,6 +178,49 @@ def test_the_page_is_there_before_prometheus_gives_up(
         text = get(url, X_Prometheus_Scrape_Timeout_Seconds="4").decode()
         assert outcomes(text) == {"slow": 0.0, "good": 1.0}
         assert 'a{cluster="c1",pool="unknown",server="good"} 1' in text
+
+
+def test_what_others_write_does_not_reach_the_terminal(
+    fakes: Any, config: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A reason phrase with escape sequences is logged with those escaped."""
+    exporter = Exporter(config(targets=[{"url": fakes.url("colourful"), "server": "a\x1bb"}]))
+    exporter.page()
+    exporter.close()
+    [said] = [m for m in caplog.messages if m.startswith("collector vllm")]
+    assert r"answered 503 \x1b[31mall\x9b is\x07 well" in said
+    assert said.startswith(r"collector vllm of a\x1bb (http://")
+    assert said.isprintable()
+
+
+@pytest.mark.parametrize("url", ["http://h:99999/metrics", "http://[::1", "http://u:pw/x@h/"])
+def test_a_target_without_an_address_costs_only_itself(
+    fakes: Any, config: Make, decode_page: bytes, caplog: pytest.LogCaptureFixture, url: str
+) -> None:
+    """A configuration is checked when loaded; made otherwise, the rest of the page is there."""
+    fakes.pages = {"good": decode_page}
+    whole = config(targets=[{"url": fakes.url("good"), "server": "good"}])
+    targets = (Target.model_construct(url=url), *whole.exporter.targets)
+    broken = whole.exporter.model_copy(update={"targets": targets})
+    exporter = Exporter(whole.model_copy(update={"exporter": broken}))
+    text = exporter.page().decode()
+    exporter.close()
+    assert outcomes(text) == {"good": 1.0}
+    assert 'leadline_collector_success{collector="discovery"} 0.0' in text
+    assert "exporter.targets.0.url is no http address" in caplog.text
+    assert "pw" not in caplog.text
+
+
+def test_a_command_line_with_a_senseless_host_costs_only_its_server(
+    config: Make, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its address can be asked by nobody, and is told as such."""
+    odd = Found(1 << 22, Launch("m", host="a]b"), "", ())
+    monkeypatch.setattr(Discovery, "find", lambda _: [odd])
+    exporter = Exporter(config(discover=True))
+    assert outcomes(exporter.page().decode()) == {"node7:8000": 0.0}
+    exporter.close()
+    assert "collector vllm of node7:8000 (no http address): its address is no" in caplog.text
 
 
 def test_what_still_hangs_is_not_asked_again(

@@ -183,6 +183,9 @@ def oracle_page(lines: list[str]) -> tuple[dict[Series, str], Counter[str]]:
         except RefusedError as refused:
             dropped[str(refused)] += 1
             continue
+        if read.name == "up":
+            dropped["reserved"] += 1
+            continue
         whole: dict[str, str] = {}
         for label, text in read.pairs.items():
             new = label
@@ -370,7 +373,7 @@ def test_a_series_is_passed_once_however_it_is_written() -> None:
 
 def test_what_is_dropped_is_counted_by_reason() -> None:
     """Each reason, with the rest of the page intact."""
-    page = Splicer({"server": "s"}, reserved="leadline_").splice(
+    page = Splicer({"server": "s"}).splice(
         b'ok 1\nno value\n1bad 1\na{b="\xff"} 1\na{b="1",b="2"} 1\na 0x1p3\na 1e999\n'
         b'# TYPE h histogram\nh 1\nh_bucket 1\nh_bucket{le="x"} 1\nh_bucket{le="2"} 1\n'
         b"# TYPE a bogus\n# HELP\nleadline_a 1\nok 12"
@@ -382,6 +385,23 @@ def test_what_is_dropped_is_counted_by_reason() -> None:
     assert [line for line in out(page) if line[0] != "#"] == [
         'ok{server="s"} 1', 'h_bucket{le="2",server="s"} 1',
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "leadline_target_up", "server:leadline_ttft:mean5m", ":leadline_x", "a:b:leadline_x",
+        "up", "ALERTS", "ALERTS_FOR_STATE", "scrape_duration_seconds", "scrape_x",
+    ],
+)
+def test_a_page_cannot_speak_for_us_or_prometheus(name: str) -> None:
+    """Scrape after scrape such a series is dropped and counted, whatever its type; others pass."""
+    splicer = Splicer({"server": "s"})
+    page = f"# TYPE {name} gauge\n{name} 1\n{name}{{a=\"b\"}} 1\nups 1\nupper_leadline_x 1\n"
+    for _ in range(2):
+        out = splicer.splice(page.encode())
+        assert out.dropped == {"reserved": 2}
+        assert [block.name for block in out.blocks] == ["ups", "upper_leadline_x"]
 
 
 def test_a_page_is_read_to_a_limit_and_the_rest_counted() -> None:
