@@ -16,6 +16,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import httpx
 
+from catalog.plain import plain
 from detectors.service import message
 from detectors.service.incident import Incident
 from detectors.service.links import Links
@@ -127,5 +128,5 @@ def shown(url: str) -> str:
 def _reason(error: httpx.HTTPError) -> str:
     if isinstance(error, httpx.HTTPStatusError):
         body = " ".join(error.response.text[:200].split())
-        return f"answered {error.response.status_code} {body}".strip()
-    return str(error) or type(error).__name__
+        return plain(f"answered {error.response.status_code} {body}".strip())
+    return plain(str(error)) or type(error).__name__

@@ -67,7 +67,12 @@ def create(view: View) -> FastAPI:
         request: Request, call_next: Callable[[Request], Awaitable[Response]]
     ) -> Response:
         """Add the headers that keep a page from loading or running anything else."""
+        head = request.method == "HEAD"  # answered as GET is; the server leaves the body out
+        if head:
+            request.scope["method"] = "GET"
         response = await call_next(request)
+        if head:
+            request.scope["method"] = "HEAD"
         for name, value in _HEADERS.items():
             response.headers.setdefault(name, value)
         return response
@@ -163,12 +168,13 @@ def _service(view: View) -> APIRouter:
             cycle_seconds=snapshot.seconds if snapshot.at else None,
             every=view.config.service.every,
             prometheus=PeerOut(
-                url=view.links.prometheus, ok=not snapshot.away, error=snapshot.away
+                url=view.links.prometheus, ok=not snapshot.unread, error=snapshot.unread
             ),
             alertmanagers=[
                 PeerOut(url=shown(url), ok=url not in errors, error=errors.get(url, ""))
                 for url in view.alertmanagers.urls
             ],
+            judging=snapshot.broken,
             ledger=snapshot.ledger_error,
             warnings=view.warnings(),
         )
@@ -226,8 +232,11 @@ def _health(view: View) -> APIRouter:
 
     @router.get("/readyz", response_class=PlainTextResponse)
     def ready() -> Response:
-        """Answer 200 once a cycle has been completed, 503 before."""
-        done = view.snapshot().at > 0
+        """Answer 200 once a cycle has been completed; 503 before, and while judging fails."""
+        snapshot = view.snapshot()
+        if snapshot.broken:
+            return PlainTextResponse(f"judging fails: {snapshot.broken}\n", 503)
+        done = snapshot.at > 0
         text = "ready\n" if done else "the first cycle is reading history back\n"
         return PlainTextResponse(text, 200 if done else 503)
 

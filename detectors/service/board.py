@@ -130,6 +130,8 @@ def _page(view: View, template: str, root: str, **values: Any) -> str:
         "refresh": max(5, min(60, round(view.config.service.every))),
         "links": view.links,
         "away": snapshot.away,
+        "unread": snapshot.unread,
+        "broken": snapshot.broken,
         "alertmanagers": len(view.alertmanagers.urls),
         "alertmanagers_away": len(view.alertmanagers.errors),
     }

@@ -7,10 +7,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from traceback import walk_tb
 from typing import Final, Protocol
 
 from catalog.config import Config
 from catalog.panel import Panel
+from catalog.plain import plain
 from catalog.units import human_duration
 from detectors.drift import judge as drift
 from detectors.finding import Finding
@@ -78,6 +80,8 @@ class Cycle:
         self._delivered: deque[str] = deque()
         self._refused: list[Finding] = []
         self._unknown: list[Finding] = []
+        self._broken = ""
+        self._blind = ""
         # What was known before a restart is shown, and kept alive, before anything is read.
         self.snapshot = Snapshot(
             tracked=ledger.findings(),
@@ -86,20 +90,39 @@ class Cycle:
         )
 
     def run_once(self) -> Snapshot:
-        """Run one cycle and return (and publish) what is known after it."""
+        """Run one cycle and return (and publish) what is known after it.
+
+        A cycle that fails leaves what was found as it was, and says so until judging succeeds.
+        """
+        try:
+            self._run()
+        except Exception as error:  # noqa: BLE001 - of whatever kind, it must be told
+            self._fail(error)
+            self.snapshot = replace(
+                self.snapshot, broken=self._broken, away=self._memory.away,
+                failures=dict(self._memory.failures),
+            )  # fmt: skip
+        return self.snapshot
+
+    def _run(self) -> None:
         begun, now = time.monotonic(), self._clock()
         before = self.snapshot
         fresh = self._memory.refresh(self._names, now)
+        tracked, incidents = dict(before.tracked), list(before.incidents)
+        broken = self._broken
         if fresh and self._complete():
-            tracked, incidents = self._judged(before, fresh, now)
-        else:
-            tracked, incidents = dict(before.tracked), list(before.incidents)
+            try:
+                tracked, incidents = self._judged(before, fresh, now)
+                broken = ""
+            except Exception as error:  # noqa: BLE001 - what is known stays
+                self._fail(error)
+                broken = self._broken
         incidents = self._with_deliveries(incidents)
         events = tuple(_events(before, tracked, incidents, now))
         self._save(before, tracked, incidents, events, now)
         limits = {name: self._config.limit(name, {}) for name in self._names}
         self.snapshot = Snapshot(
-            at=self._clock(),
+            at=before.at if broken else self._clock(),
             seconds=time.monotonic() - begun,
             tracked=tracked,
             incidents=tuple(incidents),
@@ -110,8 +133,18 @@ class Cycle:
             away=self._memory.away,
             ledger_error=self._ledger.error,
             failures=dict(self._memory.failures),
+            broken=broken,
         )
-        return self.snapshot
+        if self._broken and not broken:
+            log.warning("judging succeeds again")
+        self._broken = broken
+
+    def _fail(self, error: Exception) -> None:
+        """Note why judging fails; one line when it begins or changes."""
+        reason = _reason(error)
+        if reason != self._broken:
+            log.error("judging failed, findings stay as they were: %s", reason)
+        self._broken = reason
 
     def _detected(self) -> tuple[str, ...]:
         """Return the signals that a detector judges: always, or as they are there with a limit."""
@@ -164,8 +197,11 @@ class Cycle:
     def _look_twice(self, now: float) -> None:
         try:
             self._twice = seen_twice(self._store, now)
+            self._blind = ""
         except StoreError as error:
-            log.warning("cannot tell whether servers are scraped twice: %s", error)
+            if self._blind != str(error):
+                log.warning("cannot tell whether servers are scraped twice: %s", error)
+            self._blind = str(error)
 
     def _save(
         self,
@@ -186,6 +222,17 @@ class Cycle:
         if self._ledger.save(changed, moved, self._unsaved, now):
             self._unsaved = []
         del self._unsaved[:-MAX_EVENTS]
+
+
+def _reason(error: Exception) -> str:
+    """Return what failed and where, in one line, with the signal that was being judged if any."""
+    signal = where = ""
+    for frame, line in walk_tb(error.__traceback__):  # the innermost one counts
+        where = f"{frame.f_globals.get('__name__', '?')}:{line}"
+        held = [one.signal for one in frame.f_locals.values() if isinstance(one, Panel)]
+        signal = held[-1] if held else signal
+    what = f"{type(error).__name__}: {error}"[:300]
+    return plain((f"{signal}: " if signal else "") + f"{what} (in {where})")
 
 
 def _events(

@@ -10,15 +10,18 @@ from __future__ import annotations
 import json
 import logging
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
+from catalog.plain import plain
 from detectors.service.incident import Incident
 from detectors.service.track import KEPT, Tracked
 
 log = logging.getLogger("leadline.service")
+
+T = TypeVar("T")
 
 SCHEMA_VERSION: Final = 1
 _SCHEMA: Final = """
@@ -91,19 +94,42 @@ class Ledger:
             )
 
     def findings(self) -> dict[str, Tracked]:
-        """Return every finding that is kept, by id."""
-        rows = self._db.execute("SELECT id, data FROM findings").fetchall()
-        return {key: Tracked.from_dict(json.loads(data)) for key, data in rows}
+        """Return every finding that is kept, by id; a row that can't be read is left out."""
+        return dict(self._read("findings", Tracked.from_dict))
 
     def incidents(self) -> list[Incident]:
-        """Return every incident that is kept."""
-        rows = self._db.execute("SELECT data FROM incidents").fetchall()
-        return [Incident.from_dict(json.loads(data)) for (data,) in rows]
+        """Return every incident that is kept; a row that can't be read is left out."""
+        return [incident for _, incident in self._read("incidents", Incident.from_dict)]
+
+    def _read(self, table: str, made: Callable[[dict[str, Any]], T]) -> Iterator[tuple[str, T]]:
+        """Yield what a table holds, by id.
+
+        Raises:
+            LedgerError: The file is damaged.
+        """
+        try:
+            rows = self._db.execute(f"SELECT id, data FROM {table}").fetchall()  # noqa: S608 - ours
+        except sqlite3.Error as error:
+            raise self._unusable(error) from None
+        for key, data in rows:
+            try:
+                one = made(json.loads(data))
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+                reason = plain(f"{type(error).__name__}: {error}")[:200]
+                log.warning(
+                    "ledger %s: %s: row %.80r can't be read and is left out (%s)",
+                    self.path, table, key, reason,
+                )  # fmt: skip
+                continue
+            yield key, one
 
     def events(self) -> list[Event]:
         """Return the kept history, oldest first."""
-        rows = self._db.execute("SELECT at, incident, finding, what FROM history ORDER BY at")
-        return [Event(*row) for row in rows.fetchall()]
+        try:
+            rows = self._db.execute("SELECT at, incident, finding, what FROM history ORDER BY at")
+            return [Event(*row) for row in rows.fetchall()]
+        except sqlite3.Error as error:
+            raise self._unusable(error) from None
 
     def save(
         self, tracked: Iterable[Tracked], incidents: Iterable[Incident], events: Iterable[Event],

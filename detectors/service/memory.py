@@ -41,6 +41,7 @@ class Memory:
         panels: By signal, once read.
         errors: By signal, what its last query failed with.
         failures: By signal, how many queries failed.
+        away: Why the source can't be reached; empty from its next answer on.
     """
 
     def __init__(self, source: Source, history: float, step: float) -> None:
@@ -55,30 +56,34 @@ class Memory:
     def refresh(self, names: Iterable[str], now: float) -> set[str]:
         """Read what is new of each signal; return those that brought new points.
 
-        `away` says why the source can't be reached; the rest of the signals is then left for the
-        next cycle, so that a source that hangs costs one timeout and not one per signal.
+        When the source can't be reached, the rest of the signals is left for the next cycle, so
+        that one that hangs costs one timeout and not one per signal. An error stays until a query
+        of its signal succeeds: a cycle that had nothing to ask has learnt nothing.
         """
         fresh: set[str] = set()
-        self.away = ""
+        gone = False
         for name in names:
-            if self.away:
+            if gone:
                 self.errors[name] = self.away
                 continue
             try:
                 if self._read(name, now):
                     fresh.add(name)
-                self.errors.pop(name, None)
+                    self.errors.pop(name, None)
+                    self.away = ""
             except StoreError as error:
-                self._failed(name, error)
+                gone = self._failed(name, error)
         return fresh
 
-    def _failed(self, name: str, error: StoreError) -> None:
-        if name not in self.errors:
-            log.warning("signal %s: %s", name, error)
-        self.errors[name] = str(error)
+    def _failed(self, name: str, error: StoreError) -> bool:
+        """Note a failure, log it if it is news, and return whether the source is away."""
+        said = str(error)
+        if self.errors.get(name) != said:
+            log.warning("signal %s: %s", name, said)
+        self.errors[name] = said
         self.failures[name] = self.failures.get(name, 0) + 1
-        if isinstance(error, UnreachableError):
-            self.away = str(error)
+        self.away = said if isinstance(error, UnreachableError) else ""
+        return bool(self.away)
 
     def _read(self, name: str, now: float) -> bool:
         """Read from the last point on (or all the history); return whether points were added."""

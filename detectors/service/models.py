@@ -175,6 +175,7 @@ class StatusOut(BaseModel):
     every: float
     prometheus: PeerOut
     alertmanagers: list[PeerOut]
+    judging: str = Field(description="Why judging fails; empty while it succeeds.")
     ledger: str = Field(description="Why the ledger isn't written; empty while it is.")
     warnings: list[str]
 

@@ -72,6 +72,7 @@ class Snapshot:
         panels: The series, by signal.
         events: History, oldest first.
         away: Why Prometheus can't be reached; empty while it can.
+        broken: Why judging fails; empty while it succeeds. `at` stays at the last good cycle.
         ledger_error: Why the ledger isn't written; empty while it is.
         failures: Failed queries by signal since the start.
     """
@@ -85,8 +86,14 @@ class Snapshot:
     panels: Mapping[str, Panel] = field(default_factory=dict)
     events: Sequence[Event] = ()
     away: str = ""
+    broken: str = ""
     ledger_error: str = ""
     failures: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def unread(self) -> str:
+        """Why Prometheus, or a signal in it, can't be read; empty while all can."""
+        return self.away or next((s.error for s in self.signals if s.error), "")
 
     def running(self) -> list[Incident]:
         """Return the incidents that are not over, the soonest breach first."""

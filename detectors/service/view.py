@@ -59,6 +59,11 @@ class View:
         """Return what a reader must know before believing the board, the worst first."""
         snapshot = self.snapshot()
         found: list[str] = []
+        if snapshot.broken:
+            found.append(
+                f"Judging fails, findings are as of {_newest(snapshot)} and nothing new is seen: "
+                f"{snapshot.broken}"
+            )
         if snapshot.away:
             found.append(
                 f"Prometheus is away, findings are as of {_newest(snapshot)} and their alerts are "
