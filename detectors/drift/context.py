@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 
-from catalog.panel import Labels, Panel
+from catalog.panel import FloatArray, Labels, Panel
 from detectors.finding import Finding
 
 PAGE_BELOW = 12 * 3600.0  # seconds to the breach
@@ -60,9 +61,21 @@ def believable(panel: Panel) -> Panel:
 
     A single one would overflow the arithmetic of all series that are judged together.
     """
-    arrays = {name: getattr(panel, name) for name in ("values", "load", "trials", "starts")}
-    absurd = {k: np.abs(v) > LARGEST for k, v in arrays.items() if v is not None}
-    if not any(found.any() for found in absurd.values()):
+    if not any(_absurd(a).any() for a in (panel.values, panel.load, panel.trials, panel.starts)):
         return panel
-    cut = {k: np.where(found, np.nan, arrays[k]) for k, found in absurd.items()}
-    return replace(panel, **cut)
+    return replace(
+        panel,
+        values=_cut(panel.values),
+        load=None if panel.load is None else _cut(panel.load),
+        trials=None if panel.trials is None else _cut(panel.trials),
+        starts=None if panel.starts is None else _cut(panel.starts),
+    )
+
+
+def _absurd(values: FloatArray | None) -> npt.NDArray[np.bool_]:
+    found: npt.NDArray[np.bool_] = np.abs(np.zeros(0) if values is None else values) > LARGEST
+    return found
+
+
+def _cut(values: FloatArray) -> FloatArray:
+    return np.where(_absurd(values), np.nan, values)
