@@ -390,14 +390,21 @@ def test_what_is_dropped_is_counted_by_reason() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "leadline_target_up", "server:leadline_ttft:mean5m", ":leadline_x", "a:b:leadline_x",
-        "up", "ALERTS", "ALERTS_FOR_STATE", "scrape_duration_seconds", "scrape_x",
+        "leadline_target_up",
+        "server:leadline_ttft:mean5m",
+        ":leadline_x",
+        "a:b:leadline_x",
+        "up",
+        "ALERTS",
+        "ALERTS_FOR_STATE",
+        "scrape_duration_seconds",
+        "scrape_x",
     ],
 )
 def test_a_page_cannot_speak_for_us_or_prometheus(name: str) -> None:
     """Scrape after scrape such a series is dropped and counted, whatever its type; others pass."""
     splicer = Splicer({"server": "s"})
-    page = f"# TYPE {name} gauge\n{name} 1\n{name}{{a=\"b\"}} 1\nups 1\nupper_leadline_x 1\n"
+    page = f'# TYPE {name} gauge\n{name} 1\n{name}{{a="b"}} 1\nups 1\nupper_leadline_x 1\n'
     for _ in range(2):
         out = splicer.splice(page.encode())
         assert out.dropped == {"reserved": 2}
