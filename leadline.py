@@ -59,7 +59,8 @@ def detect(args: argparse.Namespace) -> int:
 
     config = _config(args, **_bounds(args), prometheus={"url": args.prometheus})
     panels, refused = _read_table(args.input) if args.input else _read_prometheus(config, args.last)
-    findings = [*judge(panels, config), *refused]
+    # A server is refused for each of its signals: one line says it.
+    findings = [*judge(panels, config), *{one.cause: one for one in refused}.values()]
     judged, rest = _judged(panels, config)
     for name in rest:
         print(f"leadline: {name}: no detector judges it, its SLA is a rule's", file=sys.stderr)

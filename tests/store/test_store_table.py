@@ -136,7 +136,8 @@ def test_jitter_makes_no_holes(phase: float, jitter: float, seed: int, step: int
     from store import resample  # noqa: PLC0415 - the one inner part worth a law of its own
 
     zeros = np.zeros(points, dtype=np.int64)
-    assert resample.step_of(zeros, at) in {step - 1, step, step + 1}
+    # A median of sixty jittered spacings has an error of its own: two percent of the step here.
+    assert abs(resample.step_of(zeros, at) - step) <= 0.1 * step
     cells = resample.buckets(zeros, at, 1, float(step))
     np.testing.assert_array_equal(np.diff(cells), 1)
     assert np.all(np.abs(cells * step + step / 2 - at) <= step * (0.5 + 2 * jitter / 60 + 0.03))
