@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
+
+from catalog.plain import plain
 
 _CREDENTIALS = re.compile(r"://.*@", re.DOTALL)
 _LONGEST = 100
@@ -12,7 +14,7 @@ _LONGEST = 100
 def printable(text: str, longest: int = 300) -> str:
     r"""Return *text* cut to *longest*, with what a terminal would act on escaped (`\x1b`)."""
     cut = text if len(text) <= longest else f"{text[:longest]}…"
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in cut)
+    return plain(cut)
 
 
 def shown(value: object) -> str:
@@ -22,6 +24,15 @@ def shown(value: object) -> str:
         return printable(repr(text), _LONGEST)
     except (ValueError, RecursionError):  # an integer with too many digits, or too deep
         return f"a {type(value).__name__}"
+
+
+def bare_url(url: str) -> str:
+    """Return a URL without credentials and query, to be shown."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "no http address"
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
 def listen_address(text: str) -> tuple[str, int]:

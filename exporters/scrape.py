@@ -16,9 +16,8 @@ from concurrent.futures import Future, wait
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
-from urllib.parse import urlsplit, urlunsplit
 
-from catalog.address import printable
+from catalog.address import bare_url, printable
 from catalog.config import Config
 from catalog.splice import merge
 from exporters import container, host
@@ -240,7 +239,7 @@ class Exporter:
             if kind == self._said.get(key, ""):
                 continue
             name, server = key
-            url = f" ({_plain(urls[server])})" if name == "vllm" and urls.get(server) else ""
+            url = f" ({bare_url(urls[server])})" if name == "vllm" and urls.get(server) else ""
             about = printable(f"{name} of {server}{url}" if server else name)
             if kind:
                 log.warning("collector %s: %s", about, printable(outcome.problem))
@@ -258,15 +257,6 @@ def _reason(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return type(error).__name__
-
-
-def _plain(url: str) -> str:
-    """Return a URL without credentials and query."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return "no http address"
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
 def _version() -> str:

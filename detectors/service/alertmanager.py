@@ -12,10 +12,10 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any, Final
-from urllib.parse import urlsplit, urlunsplit
 
 import httpx
 
+from catalog.address import bare_url
 from catalog.plain import plain
 from detectors.service import message
 from detectors.service.incident import Incident
@@ -103,26 +103,20 @@ class Alertmanagers:
             self._failed(url, error)
             return False
         if self.errors.pop(url, None):
-            log.info("alertmanager %s: takes alerts again", shown(url))
+            log.info("alertmanager %s: takes alerts again", bare_url(url))
         return True
 
     def _failed(self, url: str, error: httpx.HTTPError) -> None:
         self.failures += 1
         reason = _reason(error)
         if url not in self.errors:
-            log.warning("alertmanager %s: %s; trying again each cycle", shown(url), reason)
+            log.warning("alertmanager %s: %s; trying again each cycle", bare_url(url), reason)
         self.errors[url] = reason
 
     def close(self) -> None:
         """Close the connections."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._client.close()
-
-
-def shown(url: str) -> str:
-    """Return *url* without credentials."""
-    parts = urlsplit(url)
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
 def _reason(error: httpx.HTTPError) -> str:

@@ -11,11 +11,11 @@ from fastapi import APIRouter, FastAPI, HTTPException, Query, Request, Response
 from fastapi.responses import FileResponse, HTMLResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from catalog.address import bare_url
 from catalog.labels import Pool
 from catalog.signals import SIGNALS
 from detectors.finding import Finding, Kind, Severity, State
 from detectors.service import board, metrics, runbook
-from detectors.service.alertmanager import shown
 from detectors.service.models import (
     FindingOut,
     IncidentOut,
@@ -171,7 +171,7 @@ def _service(view: View) -> APIRouter:
                 url=view.links.prometheus, ok=not snapshot.unread, error=snapshot.unread
             ),
             alertmanagers=[
-                PeerOut(url=shown(url), ok=url not in errors, error=errors.get(url, ""))
+                PeerOut(url=bare_url(url), ok=url not in errors, error=errors.get(url, ""))
                 for url in view.alertmanagers.urls
             ],
             judging=snapshot.broken,

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry
 
+from catalog.address import bare_url
 from catalog.config import Config
 from catalog.units import human_duration
 from detectors.finding import Finding
-from detectors.service.alertmanager import LAPSES_AFTER, Alertmanagers, shown
+from detectors.service.alertmanager import LAPSES_AFTER, Alertmanagers
 from detectors.service.chart import Series
 from detectors.service.links import Links
 from detectors.service.memory import ratio_of
@@ -77,7 +78,7 @@ class View:
             found.append(f"The last cycle ended {human_duration(age)} ago.")
         for url, error in dict(self.alertmanagers.errors).items():
             found.append(
-                f"Alertmanager {shown(url)} takes no alerts, they are tried again each cycle: "
+                f"Alertmanager {bare_url(url)} takes no alerts, they are tried again each cycle: "
                 f"{error}"
             )
         if not self.alertmanagers.urls:
