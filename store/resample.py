@@ -20,7 +20,10 @@ Series = npt.NDArray[np.integer[Any]]
 
 
 def step_of(series: Series, times: FloatArray) -> float:
-    """Return the median over series of their median spacing, in whole seconds if over one."""
+    """Return the median over series of their usual spacing, in whole seconds if over one.
+
+    Usual is the mean of the gaps near the median one: holes don't count, and jitter cancels out.
+    """
     ids = np.unique(series)
     chosen = np.zeros(int(ids[-1]) + 1, dtype=bool)
     chosen[ids[:: max(1, len(ids) // PROBES)][:PROBES]] = True
@@ -29,11 +32,16 @@ def step_of(series: Series, times: FloatArray) -> float:
     order = np.lexsort((at, some))
     gaps, same = np.diff(at[order]), np.diff(some[order]) == 0
     gaps, owner = gaps[same & (gaps > 0)], some[order][1:][same & (gaps > 0)]
-    medians = [float(np.median(gaps[owner == one])) for one in np.unique(owner)]
-    if not medians:
+    spacings = [_usual(gaps[owner == one]) for one in np.unique(owner)]
+    if not spacings:
         return DEFAULT_STEP
-    step = sorted(medians)[len(medians) // 2]
+    step = sorted(spacings)[len(spacings) // 2]
     return float(round(step)) if step >= 1 else max(round(step, 3), 1e-3)
+
+
+def _usual(gaps: FloatArray) -> float:
+    median = np.median(gaps)
+    return float(gaps[(gaps > median / 2) & (gaps < median * 1.5)].mean())
 
 
 def buckets(series: Series, times: FloatArray, count: int, step: float) -> IntArray:

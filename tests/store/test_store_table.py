@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from catalog.panel import Panel
@@ -125,6 +125,7 @@ def test_rows_in_any_order_average_and_add_up(tmp_path: Path) -> None:
 
 
 @settings(max_examples=60, deadline=None)
+@example(0.0, 7.0, 4194305, 60)
 @given(
     st.floats(0, 59.9), st.floats(0.0, 8.0), st.integers(0, 2**32 - 1), st.sampled_from([15, 60])
 )
@@ -136,8 +137,7 @@ def test_jitter_makes_no_holes(phase: float, jitter: float, seed: int, step: int
     from store import resample  # noqa: PLC0415 - the one inner part worth a law of its own
 
     zeros = np.zeros(points, dtype=np.int64)
-    # A median of sixty jittered spacings has an error of its own: two percent of the step here.
-    assert abs(resample.step_of(zeros, at) - step) <= 0.1 * step
+    assert resample.step_of(zeros, at) in {step - 1, step, step + 1}
     cells = resample.buckets(zeros, at, 1, float(step))
     np.testing.assert_array_equal(np.diff(cells), 1)
     assert np.all(np.abs(cells * step + step / 2 - at) <= step * (0.5 + 2 * jitter / 60 + 0.03))
