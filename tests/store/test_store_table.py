@@ -150,6 +150,7 @@ SAMPLE = st.tuples(
 
 
 @settings(max_examples=60, deadline=None)
+@example([(k, "c", None) for k in (0, 1, 4)], "csv")  # gaps of 1 and 3 steps, none of 2
 @given(st.lists(SAMPLE, min_size=1, max_size=60), st.sampled_from(["csv", "parquet"]))
 def test_any_rows_equal_a_naive_reader(tmp_path_factory, samples, kind) -> None:
     """Rows in any order, doubled or empty, read as one sample at a time would be."""
