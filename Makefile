@@ -18,7 +18,7 @@ fi
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo live test lint types generate bench clean
+.PHONY: help setup demo live test fuzz lint types generate bench clean
 
 help: ## explain the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +39,10 @@ live: $(READY) ## real vLLM prefill and decode on this machine, a real leak, its
 test: $(READY) ## run every test, against real Prometheus and Alertmanager
 	@$(BIN)/python -m stack.binaries prometheus promtool alertmanager amtool
 	$(BIN)/python -m pytest $(ARGS)
+
+fuzz: $(READY) ## search for inputs that break a parser or a detector: new ones on every run
+	@$(BIN)/python -m stack.binaries prometheus promtool alertmanager amtool
+	$(BIN)/python -m pytest --hypothesis-profile=search -m hypothesis $(ARGS)
 
 lint: $(READY) ## check style and format
 	$(BIN)/ruff check .

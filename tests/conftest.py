@@ -9,11 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import hypothesis
 import pytest
 import yaml
 
 from stack import configs, programs, servers
 from stack.configs import Job
+
+# The same examples on every run, so that a change is judged by what it changed; the search for new
+# ones is `make fuzz`.
+hypothesis.settings.register_profile("repeatable", derandomize=True)
+hypothesis.settings.register_profile("search", derandomize=False)
+hypothesis.settings.load_profile("repeatable")
 
 NULL_ALERTMANAGER = "route: {receiver: nobody}\nreceivers: [{name: nobody}]\n"
 
