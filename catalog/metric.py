@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from catalog.labels import LEVELS, Level
 from catalog.units import Unit
 
 MetricType = Literal["counter", "gauge", "histogram"]
@@ -46,3 +47,12 @@ class Metric:
         if self.type == "histogram":
             return (f"{self.name}_bucket", f"{self.name}_sum", f"{self.name}_count")
         return (self.name,)
+
+
+def ours(
+    level: Level, name: str, unit: Unit, text: str, kind: MetricType = "gauge", traps: str = ""
+) -> Metric:
+    """Return our metric `leadline_<name>` with the labels of *level*."""
+    return Metric(
+        f"leadline_{name}", kind, unit, text, LEVELS[level], traps=(traps,) if traps else ()
+    )

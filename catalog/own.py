@@ -4,88 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from catalog.labels import LEVELS, Level
-from catalog.metric import Metric, MetricType
-from catalog.units import Unit
+from catalog.labels import LEVELS
+from catalog.metric import Metric
+from catalog.own_node import CONTAINER, GPU, HOST, PROCESS
+from catalog.own_probe import PROBE
 
-
-def _own(
-    level: Level, name: str, unit: Unit, text: str, kind: MetricType = "gauge", traps: str = ""
-) -> Metric:
-    return Metric(
-        f"leadline_{name}", kind, unit, text, LEVELS[level], traps=(traps,) if traps else ()
-    )
-
-
-PROCESS: Final[tuple[Metric, ...]] = (
-    _own("process", "process_resident_bytes", "bytes", "Resident memory (VmRSS).",
-         traps="Swap hides growth from it and shared pages fake it: a leak is judged on anonymous "
-               "memory and swap."),
-    _own("process", "process_anonymous_bytes", "bytes", "Anonymous resident memory (RssAnon)."),
-    _own("process", "process_swap_bytes", "bytes", "Anonymous memory swapped out (VmSwap)."),
-    _own("process", "process_shared_bytes", "bytes",
-         "Shared resident memory (RssShmem and RssFile).",
-         traps="Pages shared by several processes count in each."),
-    _own("process", "process_threads", "count", "Threads."),
-    _own("process", "process_open_fds", "count", "Open file descriptors."),
-    _own("process", "process_start_time_seconds", "seconds",
-         "Start time since the epoch; of several processes the newest."),
-    _own("process", "process_cpu_seconds_total", "seconds", "CPU time, user and system.",
-         "counter"),
-)  # fmt: skip
-
-CONTAINER: Final[tuple[Metric, ...]] = (
-    _own("container", "container_working_set_bytes", "bytes",
-         "Memory of the server's cgroup less its inactive page cache.",
-         traps="Page cache in use counts: growth here alone is no leak."),
-    _own("container", "container_anonymous_bytes", "bytes",
-         "Anonymous memory of the server's cgroup."),
-    _own("container", "container_limit_bytes", "bytes",
-         "Smallest memory limit of the cgroup and its parents; absent without a limit."),
-)  # fmt: skip
-
-HOST: Final[tuple[Metric, ...]] = (
-    _own("host", "host_memory_total_bytes", "bytes", "Memory of the host (MemTotal)."),
-    _own("host", "host_memory_available_bytes", "bytes", "Memory available (MemAvailable)."),
-    _own("host", "host_memory_used_bytes", "bytes", "Memory in use: total less available."),
-)  # fmt: skip
-
-_SPIN: Final = "A kernel that spins counts: 100 % says nothing of work done."
-_GPM: Final = "Of the time since the scrape before; needs Hopper or newer."
-
-GPU: Final[tuple[Metric, ...]] = (
-    _own("gpu", "gpu_utilization_ratio", "ratio", "Share of time in which a kernel ran (NVML).",
-         traps=_SPIN),
-    _own("gpu", "gpu_memory_activity_ratio", "ratio",
-         "Share of time in which GPU memory was read or written (NVML)."),
-    _own("gpu", "gpu_memory_used_bytes", "bytes", "GPU memory in use."),
-    _own("gpu", "gpu_memory_total_bytes", "bytes", "GPU memory."),
-    _own("gpu", "gpu_power_watts", "watts", "Power drawn, as the GPU averages it."),
-    _own("gpu", "gpu_power_limit_watts", "watts", "Power limit in force."),
-    _own("gpu", "gpu_energy_joules_total", "joules", "Energy since the driver was loaded.",
-         "counter"),
-    _own("gpu", "gpu_sm_clock_hertz", "hertz", "Clock of the streaming multiprocessors."),
-    _own("gpu", "gpu_memory_clock_hertz", "hertz", "Clock of the memory."),
-    _own("gpu", "gpu_temperature_celsius", "celsius", "Temperature of the GPU."),
-    _own("gpu", "gpu_sm_active_ratio", "ratio",
-         "Share of multiprocessors with a warp assigned (GPM).", traps=_GPM),
-    _own("gpu", "gpu_sm_occupancy_ratio", "ratio",
-         "Share of warp slots in use (GPM).", traps=_GPM),
-    _own("gpu", "gpu_tensor_active_ratio", "ratio", "Share of time tensor cores worked (GPM).",
-         traps=_GPM),
-    _own("gpu", "gpu_dram_active_ratio", "ratio",
-         "Share of the memory bandwidth in use (GPM).", traps=_GPM),
-    Metric("leadline_gpu_clock_event", "gauge", "count",
-           "Whether this reason holds the clocks down now: 1 or 0.",
-           (*LEVELS["gpu"], "reason")),
-)  # fmt: skip
-
-PROBE: Final[tuple[Metric, ...]] = (
-    _own("deployment", "probe_ttft_seconds", "seconds",
-         "Time to first token of our own requests, sent as a user sends them.", "histogram"),
-    _own("deployment", "probe_tpot_seconds", "seconds",
-         "Mean time per output token of our own requests.", "histogram"),
-)  # fmt: skip
+__all__ = ["CONTAINER", "EXPORTER", "GPU", "HOST", "OWN", "PROBE", "PROCESS", "SERVICE"]
 
 _COLLECTOR: Final = ("collector", "server")
 EXPORTER: Final[tuple[Metric, ...]] = (
