@@ -85,6 +85,11 @@ class Exporter(_Model):
     target_timeout: Duration = Field(8.0, description="Longest time for one vLLM page.")
     max_page: Size = Field(64 * 2**20, description="Largest vLLM page read.")
     targets: tuple[Target, ...] = Field((), description="Servers that can't be found here.")
+    proc: str = Field("/proc", description="Where the host's /proc is mounted.")
+    sys: str = Field("/sys", description="Where the host's /sys is mounted; cgroups are below it.")
+    web_config_file: str = Field(
+        "", description="TLS and passwords of the page, as Prometheus' exporter toolkit has them."
+    )
 
 
 class Bound(_Model):

@@ -28,6 +28,7 @@ class Look:
         proc: Where /proc is mounted.
         cgroup: Where cgroups are mounted.
         seconds: How long a task may take.
+        sys: Where /sys is mounted.
     """
 
     config: Config
@@ -36,6 +37,7 @@ class Look:
     proc: Path
     cgroup: Path
     seconds: float
+    sys: Path = Path("/sys")
 
 
 @dataclass

@@ -64,8 +64,9 @@ class Exporter:
 
     Args:
         config: As loaded.
-        proc: Where /proc is mounted.
-        cgroup: Where cgroups are mounted.
+        proc: Where /proc is mounted; None: as configured.
+        cgroup: Where cgroups are mounted; None: below `sys`.
+        sys: Where /sys is mounted; None: as configured.
         fetcher: Reads pages.
         clock: Monotonic seconds.
     """
@@ -74,16 +75,18 @@ class Exporter:
         self,
         config: Config,
         *,
-        proc: Path = Path("/proc"),
-        cgroup: Path = Path("/sys/fs/cgroup"),
+        proc: Path | None = None,
+        cgroup: Path | None = None,
+        sys: Path | None = None,
         fetcher: Fetch = fetch,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config = config
-        self._proc = proc
-        self._cgroup = cgroup
+        self._proc = proc or Path(config.exporter.proc)
+        self._sys = sys or Path(config.exporter.sys)
+        self._cgroup = cgroup or self._sys / "fs" / "cgroup"
         self._clock = clock
-        self._discovery = Discovery(proc, clock)
+        self._discovery = Discovery(self._proc, clock)
         self._collectors = collectors(fetcher, clock)
         self._threads: Threads[_Outcome] = Threads(MAX_THREADS)
         self._running: dict[Key, Future[_Outcome]] = {}
@@ -133,6 +136,7 @@ class Exporter:
             self._proc,
             self._cgroup,
             max(0.0, deadline - self._clock()),
+            self._sys,
         )
         outcomes |= self._collect(look, deadline)
         pages = [o.result.page for o in outcomes.values() if o.result.page is not None]
