@@ -14,16 +14,16 @@ from typing import Any, Final
 import yaml
 from pydantic import (
     BaseModel,
-    ConfigDict,
     Field,
     ValidationError,
     field_validator,
-    model_validator,
 )
 from pydantic_core import ErrorDetails
 
 from catalog.address import printable, shown
+from catalog.config_words import Log, Probe
 from catalog.labels import POOLS
+from catalog.section import Section as _Model
 from catalog.signals import unknown
 from catalog.values import BaseUrl, Bounds, Duration, Listen, PageUrl, Size
 
@@ -43,18 +43,6 @@ class ConfigError(Exception):
 # What PyYAML raises for text that it can't read, its own errors aside: `!!int x`, `!!timestamp x`,
 # a month 13, lists in lists in lists.
 _UNREADABLE: Final = (ValueError, LookupError, AttributeError, TypeError, RecursionError)
-
-
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _empty_is_default(cls, value: object) -> object:
-        """An empty section or key in YAML is null: it says nothing, so the default holds."""
-        if not isinstance(value, Mapping):
-            return {} if value is None else value
-        return {k: v for k, v in value.items() if v is not None or k not in cls.model_fields}
 
 
 class Target(_Model):
@@ -85,6 +73,9 @@ class Exporter(_Model):
     target_timeout: Duration = Field(8.0, description="Longest time for one vLLM page.")
     max_page: Size = Field(64 * 2**20, description="Largest vLLM page read.")
     targets: tuple[Target, ...] = Field((), description="Servers that can't be found here.")
+    logs: tuple[Log, ...] = Field((), description="Logs to read; none unless told.")
+    log_rate: Size = Field(2**20, description="Most bytes a second read of one server's logs.")
+    probe: Probe = Probe()
     proc: str = Field("/proc", description="Where the host's /proc is mounted.")
     sys: str = Field("/sys", description="Where the host's /sys is mounted; cgroups are below it.")
     web_config_file: str = Field(
@@ -282,7 +273,8 @@ def _fields_at(location: tuple[int | str, ...]) -> list[str]:
     model: type[BaseModel] = Config
     inner: dict[str, type[BaseModel]] = {
         "exporter": Exporter, "prometheus": Prometheus, "alertmanager": Alertmanager,
-        "service": Service, "targets": Target, "deployments": Deployment, "models": Bound,
+        "service": Service, "targets": Target, "logs": Log, "probe": Probe,
+        "deployments": Deployment, "models": Bound,
     }  # fmt: skip
     for key in location:
         model = inner.get(str(key), model)

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 import leadline
-from catalog.config import Bound, Config, Deployment, Target
+from catalog.config import Bound, Config, Deployment, Log, Probe, Target
 from catalog.units import human, human_duration
 
 HERE: Final = Path(__file__).resolve().parent
@@ -67,6 +67,8 @@ def configuration() -> str:
         if isinstance(kind, type) and issubclass(kind, BaseModel):
             parts += _table(name, (kind.__doc__ or "").strip(), kind)
     parts += _table("exporter.targets[]", (Target.__doc__ or "").strip(), Target)
+    parts += _table("exporter.logs[]", (Log.__doc__ or "").strip().replace("\n    ", "\n"), Log)
+    parts += _table("exporter.probe", (Probe.__doc__ or "").strip(), Probe)
     parts += _table("deployments.NAME", (Deployment.__doc__ or "").strip(), Deployment)
     parts += _table("deployments.NAME.models.MODEL", (Bound.__doc__ or "").strip(), Bound)
     return "\n".join(parts) + "\n"
@@ -98,7 +100,9 @@ def _default(field: FieldInfo) -> str:
 
 
 def _said(value: float, kind: str) -> str:
-    return human(value, "bytes") if "_bytes" in kind else human_duration(value)
+    if "_bytes" in kind:
+        return human(value, "bytes")
+    return human_duration(value) if "_seconds" in kind else f"{value:g}"
 
 
 def commands() -> str:
