@@ -6,10 +6,11 @@ from typing import Final
 
 from catalog.labels import LEVELS
 from catalog.metric import Metric
+from catalog.own_logs import LOGS
 from catalog.own_node import CONTAINER, GPU, HOST, PROCESS
 from catalog.own_probe import PROBE
 
-__all__ = ["CONTAINER", "EXPORTER", "GPU", "HOST", "OWN", "PROBE", "PROCESS", "SERVICE"]
+__all__ = ["CONTAINER", "EXPORTER", "GPU", "HOST", "LOGS", "OWN", "PROBE", "PROCESS", "SERVICE"]
 
 _COLLECTOR: Final = ("collector", "server")
 EXPORTER: Final[tuple[Metric, ...]] = (
@@ -59,6 +60,7 @@ OWN: Final[tuple[Metric, ...]] = (
     *HOST,
     *GPU,
     *PROBE,
+    *LOGS,
     *EXPORTER,
     *SERVICE,
 )

@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector
 from catalog.own import OWN
 
 _BY_NAME: Final = {metric.name: metric for metric in OWN}
+_BY_SAMPLE: Final = {sample: metric for metric in OWN for sample in metric.exposed}
 
 
 class Families:
@@ -22,23 +23,24 @@ class Families:
 
     def add(self, name: str, labels: Mapping[str, str], value: float) -> None:
         """Add one sample of a metric of the catalogue; empty labels are left out."""
-        family = self._families.get(name)
+        known = _BY_SAMPLE[name]
+        family = self._families.get(known.name)
         if family is None:
-            known = _BY_NAME[name]
-            family = Metric(name.removesuffix("_total"), known.help, known.type)
-            self._families[name] = family
+            family = Metric(known.name.removesuffix("_total"), known.help, known.type)
+            self._families[known.name] = family
         family.add_sample(name, {k: v for k, v in labels.items() if v}, value)
 
     def take(self, other: Families) -> None:
         """Add all samples of *other*."""
-        for name, family in other._families.items():
+        for family in other._families.values():
             for sample in family.samples:
-                self.add(name, sample.labels, sample.value)
+                self.add(sample.name, sample.labels, sample.value)
 
     def samples(self, name: str) -> Sequence[tuple[Mapping[str, str], float]]:
         """Return labels and value of each sample of a metric."""
-        family = self._families.get(name)
-        return [(s.labels, s.value) for s in family.samples] if family else []
+        known = _BY_SAMPLE.get(name)
+        family = self._families.get(known.name) if known else None
+        return [(s.labels, s.value) for s in family.samples if s.name == name] if family else []
 
     def write(self) -> bytes:
         """Return them as text exposition, in the catalogue's order."""
