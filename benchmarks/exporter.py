@@ -30,7 +30,8 @@ from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-from catalog.splice import Splicer, merge
+from catalog.pages import merge
+from catalog.splice import Splicer
 from exporters.discovery import Discovery
 
 ROOT: Final = Path(__file__).resolve().parent.parent

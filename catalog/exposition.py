@@ -1,9 +1,9 @@
-"""The grammar of Prometheus text exposition (0.0.4): one line read, and its parts written.
+"""The grammar of Prometheus text exposition (0.0.4) and of OpenMetrics: lines read and written.
 
 What counts as valid is what Prometheus' own parser takes, because one line that it refuses loses
 the whole scrape: its float syntax (Go's, without hexadecimal and underscores; a value too large is
 an error there, not infinity), its escapes, no label twice. OpenMetrics lines are read too; the
-exemplar and the timestamp that may follow a value are left out.
+timestamp that may follow a value is left out, the exemplar is kept as text.
 """
 
 from __future__ import annotations
@@ -13,6 +13,10 @@ import re
 from typing import Final, Literal, NamedTuple
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+OPENMETRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+END: Final = "# EOF\n"
+LONGEST_EXEMPLAR: Final = 128
+"""Characters that names and values of an exemplar's labels may have together, by OpenMetrics."""
 
 Reason = Literal[
     "syntax", "labels", "value", "encoding", "type", "duplicate", "conflict", "truncated",
@@ -39,7 +43,10 @@ _PAIRS: Final = _PAIR.replace("(" + _LABEL, "(?:" + _LABEL).replace("(" + _STRIN
 _LINE = re.compile(
     rf"[ \t]*({NAME})(?:[ \t]*\{{[ \t]*((?:{_PAIRS})*+)\}}[ \t]*|[ \t]+)"
     r"([^{ \t\n]+)"
-    r"(?:[ \t]+-?[0-9]{1,19}(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)?(?:[ \t]+#[ \t]*\{.*)?[ \t]*"
+    r"(?:[ \t]+-?[0-9]{1,19}(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)?(?:[ \t]+#[ \t]*(\{.*))?[ \t]*"
+)
+_EXEMPLAR = re.compile(
+    rf"\{{[ \t]*((?:{_PAIRS})*+)\}}[ \t]+([^ \t\n]+)(?:[ \t]+([^ \t\n]+))?[ \t]*"
 )
 _LABELS = re.compile(_PAIR.replace(r"(?=\})", "$"))
 _UNFIT = re.compile("[\ud800-\udfff\0]")
@@ -66,12 +73,14 @@ class Sample(NamedTuple):
         labels: In the order of the line, without empty values: Prometheus holds those for absent.
         value: As written.
         end: Where the value begins in the line.
+        exemplar: What follows `# ` after the value, unread; empty without.
     """
 
     name: str
     labels: Labels
     value: str
     end: int
+    exemplar: str = ""
 
 
 def valid_value(text: str) -> bool:
@@ -107,19 +116,42 @@ def parse_line(line: str) -> Sample:
         raise BadLine("encoding")
     if match is None:
         raise BadLine("syntax")
-    name, inside, value = match.groups()
-    labels: Labels = ()
-    if inside:
-        found = _LABELS.findall(inside)
-        names = {label for label, _ in found}
-        if len(names) < len(found) or "__name__" in names:
-            raise BadLine("labels")
-        labels = tuple(
-            (label, normal_escapes(quoted[1:-1], '\\n"')) for label, quoted in found if quoted[2:]
-        )
+    name, inside, value, exemplar = match.groups()
+    labels = _labels(inside) if inside else ()
     if not valid_value(value):
         raise BadLine("value")
-    return Sample(name, labels, value, match.start(3))
+    return Sample(name, labels, value, match.start(3), exemplar or "")
+
+
+def _labels(inside: str) -> Labels:
+    found = _LABELS.findall(inside)
+    names = {label for label, _ in found}
+    if len(names) < len(found) or "__name__" in names:
+        raise BadLine("labels")
+    return tuple(
+        (label, normal_escapes(quoted[1:-1], '\\n"')) for label, quoted in found if quoted[2:]
+    )
+
+
+def exemplar(text: str) -> str:
+    """Return an exemplar (`{trace_id="x"} 0.5 1700000000`) as it goes out; empty if it is none.
+
+    One that a reader refuses loses the whole page in OpenMetrics, so it is checked as a line is.
+    """
+    match = _EXEMPLAR.fullmatch(text)
+    if match is None or _UNFIT.search(text):
+        return ""
+    inside, value, instant = match.groups()
+    try:
+        labels = _labels(inside)
+    except BadLine:
+        return ""
+    size = sum(len(label) + len(worth) for label, worth in labels)
+    timed = instant is None or (_NUMBER.fullmatch(instant) and math.isfinite(float(instant)))
+    if size > LONGEST_EXEMPLAR or not timed or not valid_value(value):
+        return ""
+    pairs = ",".join([f'{label}="{worth}"' for label, worth in labels])
+    return f"{{{pairs}}} {value}" + (f" {instant}" if instant else "")
 
 
 def escape(value: str) -> str:
@@ -138,3 +170,10 @@ def header(name: str, type_: str, help_: str) -> str:
     """Return the HELP and TYPE lines of a family; *help_* is escaped already."""
     told = f"# HELP {name} {help_}\n" if help_ else ""
     return f"{told}# TYPE {name} {type_}\n"
+
+
+def open_header(name: str, type_: str, help_: str) -> str:
+    """Return the HELP and TYPE lines of a family in OpenMetrics; *help_* as for `header`."""
+    quoted = help_.replace('"', r"\"")
+    told = f"# HELP {name} {quoted}\n" if help_ else ""
+    return f"# TYPE {name} {type_}\n{told}"

@@ -13,17 +13,15 @@ Decisions:
   brings them would speak for those.
 - `_created` series are left out unless asked for: they are instants, which careless readers take
   for bytes or counts, and a third of a page. They are not counted as dropped.
-- Timestamps, exemplars and comments are left out.
-- Families of several servers go out under one HELP and TYPE. The first one's words and type hold.
-  Counter, gauge and untyped differ in the TYPE line only, so another server's samples are kept;
-  where one is a histogram or summary and the other isn't, the second server's family is dropped.
+- Timestamps and comments are left out. Exemplars of buckets and counters are kept for OpenMetrics,
+  the only format that has them; one that readers would refuse is left out by itself.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -34,7 +32,7 @@ from catalog.exposition import (
     Labels,
     Reason,
     escape,
-    header,
+    exemplar,
     normal_escapes,
     parse_line,
     series,
@@ -46,6 +44,7 @@ MAX_LINES: Final = 100_000
 
 RESERVED: Final = re.compile(r"(?:.*:)?leadline_.*|scrape_.*|up|ALERTS|ALERTS_FOR_STATE")
 """Names that a page must not use: what this exporter, our rules and Prometheus itself write."""
+_EXEMPLAR: Final = " # {"
 _HEADER = re.compile(rf"#[ \t]+(HELP|TYPE)[ \t]+({NAME})(?:[ \t]+(.*))?")
 _CLAIMS_HEADER = re.compile(r"#[ \t]+(?:HELP|TYPE)(?:[ \t]|$)")
 _TYPES: Final = {
@@ -55,7 +54,7 @@ _TYPES: Final = {
 }  # fmt: skip
 """Types of both formats, as text 0.0.4 names them."""
 _OPEN_SUFFIXES: Final = (("_total", "counter"), ("_info", "info"))
-_PARTS: Final = {
+PARTS: Final = {
     "histogram": ("_bucket", "_sum", "_count"),
     "summary": ("_sum", "_count"),
 }
@@ -64,13 +63,14 @@ _BORN: Final = ("counter", "histogram", "summary")
 
 
 class Block(NamedTuple):
-    """The samples of one family on one page, as text."""
+    """The samples of one family on one page, as text; exemplars by the number of their line."""
 
     name: str
     type: str
     help: str
     text: str
     samples: int
+    exemplars: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass
@@ -89,13 +89,22 @@ class Page:
 
 
 class _Family:
-    __slots__ = ("help", "lines", "name", "type")
+    __slots__ = ("exemplars", "help", "lines", "name", "type")
 
     def __init__(self, name: str, type_: str, help_: str) -> None:
         self.name = name
         self.type = type_
         self.help = help_
         self.lines: list[str] = []
+        self.exemplars: list[tuple[int, str]] = []
+
+    def add(self, line: str, told: str) -> None:
+        """Add a line and the exemplar that was told with it, if a series of its kind has any."""
+        bucket = self.type == "histogram" and line.startswith(f"{self.name}_bucket{{")
+        counter = self.type == "counter" and self.name.endswith("_total")
+        if told and (bucket or counter) and (whole := exemplar(told)):
+            self.exemplars.append((len(self.lines), without_credentials(whole)))
+        self.lines.append(line)
 
 
 class _Slot:
@@ -149,7 +158,11 @@ class Splicer:
         dropped.update(self._bad_headers)
         self._scrape += 1
         scrape, slot_of, plain = self._scrape, self._slots.get, SHORT.fullmatch
+        marked = _EXEMPLAR.encode() in page
         for line in lines:
+            if marked and _EXEMPLAR in line:
+                self._with_exemplar(line, dropped)
+                continue
             before, _, value = line.rpartition(" ")
             slot = slot_of(before)
             if slot is None or slot.scrape == scrape or not (plain(value) or valid_value(value)):
@@ -159,6 +172,21 @@ class Splicer:
             if slot.family is not None:
                 slot.family.lines.append(slot.text + value)
         return self._finish(dropped)
+
+    def _with_exemplar(self, line: str, dropped: Counter[Reason]) -> None:
+        """Take in a line that seems to end in an exemplar.
+
+        A known text before the mark is a whole series, so the mark is in no label value.
+        """
+        head, _, told = line.partition(_EXEMPLAR)
+        before, _, value = head.rpartition(" ")
+        slot = self._slots.get(before)
+        if slot is None or slot.scrape == self._scrape or not valid_value(value):
+            self._slowly(line, dropped)
+            return
+        slot.scrape = self._scrape
+        if slot.family is not None:
+            slot.family.add(slot.text + value, "{" + told)
 
     def _split(self, page: bytes) -> tuple[list[str], Counter[Reason]]:
         dropped: Counter[Reason] = Counter()
@@ -212,7 +240,7 @@ class Splicer:
         if line[sample.end - 1] == " ":
             self._slots[line[: sample.end - 1]] = slot
         if slot.family is not None:
-            slot.family.lines.append(slot.text + sample.value)
+            slot.family.add(slot.text + sample.value, sample.exemplar)
 
     def _labels(self, labels: Labels) -> Labels:
         """Return the labels of a series with ours."""
@@ -235,7 +263,7 @@ class Splicer:
             if RESERVED.fullmatch(name):
                 raise BadLine("reserved")
             family = self._family(name)
-            if family is not None and family.type in _PARTS:
+            if family is not None and family.type in PARTS:
                 _check_part(name, family, dict(labels))
             slot = self._by_series[key] = _Slot(text, family)
         return slot
@@ -259,7 +287,7 @@ class Splicer:
             if type_ == "histogram":
                 raise BadLine("type")
             return _Family(name, _TYPES[type_], help_)
-        for type_, suffixes in _PARTS.items():
+        for type_, suffixes in PARTS.items():
             for suffix in suffixes:
                 base = name.removesuffix(suffix)
                 if base != name and self._type(base) == type_:
@@ -279,9 +307,10 @@ class Splicer:
         for family in self._families.values():
             if family.lines:
                 text = "\n".join(family.lines) + "\n"
-                blocks.append(Block(family.name, family.type, family.help, text, len(family.lines)))
-                samples += len(family.lines)
-                family.lines = []
+                count, exemplars = len(family.lines), tuple(family.exemplars)
+                blocks.append(Block(family.name, family.type, family.help, text, count, exemplars))
+                samples += count
+                family.lines, family.exemplars = [], []
         if len(self._slots) > 2 * samples + 64:
             self._forget()
         return Page(blocks, dropped, samples)
@@ -305,24 +334,3 @@ def _check_part(name: str, family: _Family, labels: Mapping[str, str]) -> None:
         labels.get(label, "" if needed else "0")
     ):
         raise BadLine("labels")
-
-
-def _shape(type_: str) -> str:
-    return type_ if type_ in _PARTS else "single"
-
-
-def merge(pages: Iterable[Page]) -> str:
-    """Return one exposition of all *pages*; what conflicts is counted on the page that lost."""
-    types: dict[str, str] = {}
-    parts: dict[str, list[str]] = {}
-    for page in pages:
-        for block in page.blocks:
-            if block.name not in types:
-                types[block.name] = block.type
-                parts[block.name] = [header(block.name, block.type, block.help)]
-            elif _shape(types[block.name]) != _shape(block.type):
-                page.dropped["conflict"] += block.samples
-                page.samples -= block.samples
-                continue
-            parts[block.name].append(block.text)
-    return "".join([text for family in parts.values() for text in family])

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from catalog.address import bare_url, printable
 from catalog.config import Config
-from catalog.splice import merge
+from catalog.pages import merge
 from exporters import container, host
 from exporters.discovery import Discovery, Found
 from exporters.families import Families

@@ -15,7 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from catalog.config import Config
 from catalog.labels import without_credentials
-from catalog.splice import Splicer, merge
+from catalog.pages import merge
+from catalog.splice import Splicer
 from exporters import proc
 from exporters.cmdline import Launch, Title, launch, title
 from exporters.discovery import LOOK_AGAIN_SECONDS, Discovery

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from catalog.exposition import BadLine, parse_line, valid_value
-from catalog.splice import Page, Splicer, merge
+from catalog.pages import merge
+from catalog.splice import Page, Splicer
 from stack import binaries
 
 OURS = {"cluster": "c1", "pool": "decode", "server": "node7:8000"}
