@@ -60,14 +60,9 @@ def merge(pages: Iterable[Page]) -> str:
     return text(combine(pages))
 
 
-def open_text(families: Sequence[Family], taken: Collection[str] = ()) -> str:
-    """Return *families* as part of an exposition in OpenMetrics.
-
-    Args:
-        families: As combined.
-        taken: Names of families that are on the page already.
-    """
-    names = {family.name for family in families} | set(taken)
+def open_text(families: Sequence[Family]) -> str:
+    """Return *families* as part of an exposition in OpenMetrics."""
+    names = {family.name for family in families}
     parts: list[str] = []
     for family in families:
         parts.append(open_header(*_named(family, names), family.help))

@@ -7,8 +7,10 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
+from prometheus_client.openmetrics.exposition import generate_latest as generate_open
 from prometheus_client.registry import Collector
 
+from catalog.exposition import END
 from catalog.own import OWN
 
 _BY_NAME: Final = {metric.name: metric for metric in OWN}
@@ -44,9 +46,17 @@ class Families:
 
     def write(self) -> bytes:
         """Return them as text exposition, in the catalogue's order."""
+        return generate_latest(self._registry())
+
+    def write_open(self) -> bytes:
+        """Return them as part of an exposition in OpenMetrics, without its end."""
+        written: bytes = generate_open(self._registry())
+        return written.removesuffix(END.encode())
+
+    def _registry(self) -> CollectorRegistry:
         registry = CollectorRegistry(auto_describe=False)
         registry.register(_Once([self._families[n] for n in _BY_NAME if n in self._families]))
-        return generate_latest(registry)
+        return registry
 
 
 class _Once(Collector):

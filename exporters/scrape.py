@@ -19,8 +19,9 @@ from typing import Final, NamedTuple
 
 from catalog.address import bare_url, printable
 from catalog.config import Config
-from catalog.pages import merge
+from catalog.pages import combine
 from exporters import container, host
+from exporters.answer import Answer
 from exporters.discovery import Discovery, Found
 from exporters.families import Families
 from exporters.fetch import Fetch, FetchError, fetch
@@ -60,7 +61,7 @@ class _Outcome(NamedTuple):
 
 
 class Exporter:
-    """Collects this node's page.
+    """Collects this node's page; `ready` once it has looked for servers without a problem.
 
     Args:
         config: As loaded.
@@ -93,13 +94,18 @@ class Exporter:
         self._dropped: dict[str, Counter[str]] = {}
         self._said: dict[Key, str] = {}
         self._lock = threading.Lock()
-        self._flight: Future[bytes] | None = None
+        self._flight: Future[Answer] | None = None
+        self.ready = False
 
     def close(self) -> None:
         """Let the threads end."""
         self._threads.close()
 
     def page(self, seconds: float | None = None) -> bytes:
+        """Return the node's page in the text format, collected now."""
+        return self.scrape(seconds).text
+
+    def scrape(self, seconds: float | None = None) -> Answer:
         """Return the node's page, collected now.
 
         Requests that come while a scrape runs get that scrape's page: two Prometheus replicas
@@ -122,10 +128,11 @@ class Exporter:
                 self._flight = None
         return flight.result()
 
-    def _scrape(self, seconds: float | None) -> bytes:
+    def _scrape(self, seconds: float | None) -> Answer:
         limit = self._config.exporter.deadline
         deadline = self._clock() + (limit if seconds is None else min(limit, seconds))
         found, outcomes = self._discover(deadline)
+        self.ready = self.ready or not outcomes[DISCOVERY, ""].problem
         listed, problems = instances(self._config, found, self._addresses())
         if problems:
             outcomes[DISCOVERY, ""] = outcomes[DISCOVERY, ""]._replace(problem="; ".join(problems))
@@ -140,10 +147,10 @@ class Exporter:
         )
         outcomes |= self._collect(look, deadline)
         pages = [o.result.page for o in outcomes.values() if o.result.page is not None]
-        passed = merge(pages)
+        passed = combine(pages)
         outcomes = {key: self._judge(key, outcome) for key, outcome in outcomes.items()}
         self._tell(outcomes, {i.server: i.url for i in listed})
-        return self._own(outcomes).write() + passed.encode()
+        return Answer(self._own(outcomes), passed)
 
     def _addresses(self) -> frozenset[str]:
         return own_addresses() if self._config.exporter.targets else frozenset()
