@@ -24,8 +24,8 @@ def every(seconds: float, action: Callable[[], None]) -> Iterator[None]:
         while not enough.is_set():
             try:
                 action()
-            except Exception:
-                log.exception("a sample failed")
+            except Exception as error:  # noqa: BLE001 - whatever it was, the next may succeed
+                log.warning("a sample failed: %s: %s", type(error).__name__, error)
             due = max(due + seconds, time.monotonic())
             enough.wait(due - time.monotonic())
 

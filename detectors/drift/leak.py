@@ -32,6 +32,7 @@ EARLIER = 0.6  # a shorter one must outgrow what the same time brought before, b
 EXTRAPOLATE = 8.0  # growth is not believed for more than this many times what was seen of it
 SEEN_ENOUGH = 18 * 3600.0  # unless it was seen for as long as this,
 FURTHEST = 60.0  # and even then for no more than this many times
+MINOR = 0.1  # of the steepest growth in a place: less has its own time, not that of the place
 SEEN_SHARE = 1 / 3  # growth seen, as a share of the time left, before a page
 
 
@@ -61,7 +62,10 @@ def find_leaks(panels: Mapping[str, Panel], limits: LimitsLike, as_of: float) ->
         # What warms up will stop: the place is used up by leaks, and by the process in question.
         together = [slopes[other] for other in sorted(leaking | {row})]
         time_left = breach(private.labels[row], known, private, together, limits)
-        out.append(_finding(private, row, growth, verdict, time_left))
+        left = _left(growth, time_left)
+        if time_left is not None and growth.slope < MINOR * time_left.steepest:
+            left = left_alone(growth)
+        out.append(_finding(private, row, growth, verdict, time_left, left))
     return out
 
 
@@ -122,15 +126,20 @@ def _vetoed(growth: Growth, found: Sequence[Growth]) -> bool:
 
 
 def _finding(
-    panel: Panel, row: int, growth: Growth, verdict: Verdict, time_left: Breach | None
+    panel: Panel,
+    row: int,
+    growth: Growth,
+    verdict: Verdict,
+    time_left: Breach | None,
+    left: float,
 ) -> Finding:
     """Return the finding about one series.
 
-    It fires only once enough of the growth was seen for what is foretold; without a limit, the
-    time in which the memory would double stands for the time left.
+    It fires only once enough of the growth was seen for what is foretold (*left* seconds): what
+    grows little beside a neighbour that leaks must not be taken for a leak because the place that
+    both share ends soon. Without a limit, the time in which the memory would double stands for it.
     """
     labels = dict(panel.labels[row])
-    left = _left(growth, time_left)
     seen = growth.end - growth.onset
     early = seen < max(min(left / EXTRAPOLATE, SEEN_ENOUGH), left / FURTHEST)
     state: State = "firing" if verdict == "leak" and not early else "watch"

@@ -31,11 +31,15 @@ class Slope:
 
 @dataclass(frozen=True)
 class Breach:
-    """When the limit is met: the limit, what is left of it, and seconds with a 90 % interval."""
+    """When the limit is met: the limit, what is left of it, and seconds with a 90 % interval.
+
+    `slope` is that of all growth in the place together, `steepest` that of the worst in it.
+    """
 
     limit: float
     headroom: float
     slope: float
+    steepest: float
     seconds: float
     low: float
     high: float | None
@@ -166,6 +170,7 @@ def _breach(limit: float, used: float, slopes: Sequence[Slope], place: str) -> B
         limit=limit,
         headroom=headroom,
         slope=slope,
+        steepest=max(s.slope for s in slopes),
         seconds=headroom / slope,
         low=max(headroom - wobble, 0.0) / (slope + Z90 * error),
         high=(headroom + wobble) / slowest if slowest > 0 else None,

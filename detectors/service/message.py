@@ -162,6 +162,14 @@ def _like(value: float, like: float, unit: str) -> str:
     return f"{bare:.2f}" if abs(bare) < 10 else f"{bare:.1f}" if abs(bare) < 100 else f"{bare:.0f}"
 
 
+def _each(findings: Sequence[Finding], like: float, unit: str) -> str:
+    """Return what one of several does: `about 0.9`, or `0.02 to 1.7` where they are not alike."""
+    effects = [f.effect or 0.0 for f in findings]
+    if max(effects) > 2 * min(effects):
+        return f"{_like(min(effects), like, unit)} to {_like(max(effects), like, unit)}"
+    return f"about {_like(sum(effects) / len(effects), like, unit)}"
+
+
 def rate(findings: Sequence[Finding]) -> str:
     """Return the speed of the change with its interval; of several, that of all in one place."""
     known = [f for f in findings if f.effect is not None]
@@ -170,8 +178,7 @@ def rate(findings: Sequence[Finding]) -> str:
     unit, lead = known[0].effect_unit, known[0]
     if len(known) > 1 and unit.startswith("bytes"):
         total = lead.evidence.get("place_slope_per_hour") or sum(f.effect or 0.0 for f in known)
-        mean = sum(f.effect or 0.0 for f in known) / len(known)
-        return f"{amount(total, unit)} together (about {_like(mean, total, unit)} each)"
+        return f"{amount(total, unit)} together ({_each(known, total, unit)} each)"
     text = amount(lead.effect or 0.0, unit)
     if lead.effect_low is None or lead.effect_high is None:
         return text
