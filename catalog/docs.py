@@ -14,6 +14,7 @@ from catalog.labels import LEVELS
 from catalog.metric import Metric
 from catalog.signal import Signal
 from catalog.signals import METRICS, SIGNALS
+from catalog.vllm import VERSIONS
 
 PATH: Final = Path(__file__).resolve().parents[1] / "docs" / "metrics.md"
 
@@ -27,7 +28,11 @@ name is `<level>:leadline_<signal>:<operation>`, and asked for by detectors as i
 dashboards use the recorded name. A **metric** is what a page exposes; upstream names are kept, and
 what nobody upstream measures begins with `leadline_`.
 
-No data is no zero: a mean or ratio without requests in its window has no value.
+No data is no zero: a mean or ratio without requests in its window has no value. What each number
+does not mean, and what keeps it from being read so: [traps.md](traps.md).
+
+vLLM's families are those of its releases 0.11, 0.18, 0.26, 0.32 and 0.33, its Rust front end as of
+0.33. "In vLLM 0.26 to 0.33" says that 0.18 had none; versions between were not read.
 """
 
 
@@ -79,23 +84,43 @@ def _sentence(note: str) -> str:
 def _metric(metric: Metric) -> Iterator[str]:
     yield f"### {metric.name}\n"
     yield f"{metric.help}\n"
-    yield f"- Type: {metric.type}; unit: {metric.unit}"
-    if metric.since:
-        yield f"- In vLLM since {metric.since} or before (older versions were not read)"
-    if metric.labels:
-        yield f"- Labels: {_code(metric.labels)}"
-    if metric.former:
-        yield f"- Older names: {_code(metric.former)}"
-    if metric.pools:
-        yield f"- Means something in pools: {', '.join(metric.pools)}"
-    if metric.lazy:
-        yield "- Absent until first used: absence is neither zero nor a fault"
+    yield from _facts(metric)
     for trap in metric.traps:
         yield f"- Trap: {trap}"
     used = [signal.name for signal in SIGNALS.values() if metric in signal.metrics]
     if used:
         yield f"- Read by: {', '.join(f'[{name}](#{name})' for name in used)}"
     yield ""
+
+
+def _facts(metric: Metric) -> Iterator[str]:
+    yield f"- Type: {metric.type}; unit: {metric.unit}"
+    if metric.since:
+        yield f"- In vLLM {metric.since} to {metric.until or VERSIONS[-1]}{_rust(metric)}"
+    if str(metric.gate):
+        yield f"- Only with: {metric.gate}"
+    if metric.labels:
+        more = ", and more that change with the version" if metric.open_labels else ""
+        yield f"- Labels: {_code(metric.labels)}{more}"
+    if metric.former:
+        yield f"- Older names: {_code(metric.former)}"
+    if metric.pools:
+        yield f"- Means something in pools: {', '.join(metric.pools)}"
+    if metric.lazy:
+        yield "- Absent until first used: absence is neither zero nor a fault"
+    if metric.bounds:
+        low, high = metric.bounds
+        yield f"- Buckets end at {low:g} and {high:g} unless a server sets its own"
+    if metric.merge:
+        apart = f"; apart by `pid` in {', '.join(metric.by_pid)}" if metric.by_pid else ""
+        yield f"- Processes of one server: {metric.merge}{apart}"
+
+
+def _rust(metric: Metric) -> str:
+    """Return whether vLLM's Rust front end has it; nothing for what is gone."""
+    if metric.until:
+        return ""
+    return "; Rust front end too" if metric.rust else "; not in the Rust front end"
 
 
 def write(path: Path = PATH) -> Path:

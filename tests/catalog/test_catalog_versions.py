@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from catalog.metric import Metric
 from catalog.signals import SIGNALS
-from catalog.vllm import VLLM
 
 if TYPE_CHECKING:
     from conftest import Server, StartPrometheus
@@ -443,16 +441,3 @@ def test_nothing_over_nothing_is_no_data(fleets: Server, name: str) -> None:
 def test_every_signal_is_tried() -> None:
     """None is left out above."""
     assert {*EXPECTED, "ttft_user_mean", *PROBED} == set(SIGNALS)
-
-
-@pytest.mark.parametrize("metric", VLLM, ids=lambda m: m.name)
-def test_the_catalogue_agrees_with_the_releases(metric: Metric) -> None:
-    """First version, type and labels; older names are gone from the newest or give way there."""
-    facts = FACTS[metric.name]
-    assert metric.since == facts["versions"][0]
-    assert metric.type == facts["type"]
-    assert sorted(metric.labels) == facts["labels"]
-    for name in metric.former:
-        assert FACTS[name]["type"] == metric.type
-        assert {*FACTS[name]["labels"]} ^ {*facts["labels"]} == {*metric.varying}
-        assert FACTS[name]["versions"][0] <= metric.since
