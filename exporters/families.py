@@ -50,7 +50,7 @@ class Families:
 
     def write_open(self) -> bytes:
         """Return them as part of an exposition in OpenMetrics, without its end."""
-        written: bytes = generate_open(self._registry())
+        written: bytes = generate_open(self._registry())  # type: ignore[no-untyped-call]
         return written.removesuffix(END.encode())
 
     def _registry(self) -> CollectorRegistry:
