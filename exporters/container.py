@@ -1,4 +1,7 @@
-"""Collector `container`: memory of the cgroups that the vLLM servers run in, version 1 and 2.
+"""Collector `container`: memory, kills and pressure of the cgroups that the vLLM servers run in.
+
+Version 1, version 2, and hybrid hosts, where version 1 keeps the accounts and version 2 knows the
+pressure.
 
 The working set is what the kernel can't take back easily: usage less inactive file pages, as the
 kubelet reckons it when it evicts. The limit is the smallest of the cgroup and its parents, since a
@@ -28,19 +31,30 @@ class _Layout(NamedTuple):
     limit: str
     inactive: str
     anonymous: str
+    shmem: str
+    events: dict[str, tuple[str, str]]
+    """What happened, by our name: the file, and the line in it (empty: its one number)."""
 
 
 _V1: Final = _Layout(
-    "memory.usage_in_bytes", "memory.limit_in_bytes", "total_inactive_file", "total_rss"
-)
-_V2: Final = _Layout("memory.current", "memory.max", "inactive_file", "anon")
+    "memory.usage_in_bytes", "memory.limit_in_bytes", "total_inactive_file", "total_rss",
+    "total_shmem",
+    {"max": ("memory.failcnt", ""), "oom_kill": ("memory.oom_control", "oom_kill")},
+)  # fmt: skip
+_V2: Final = _Layout(
+    "memory.current", "memory.max", "inactive_file", "anon", "shmem",
+    {name: ("memory.events", name) for name in ("high", "max", "oom", "oom_kill")},
+)  # fmt: skip
+_RESOURCES: Final = ("cpu", "memory", "io")
 
 
 class Memory(NamedTuple):
-    """Memory of one cgroup, in bytes; `limit` is None without one."""
+    """Memory of one cgroup, in bytes; what it does not tell is None."""
 
+    usage: int
     working_set: int
     anonymous: int
+    shmem: int | None
     limit: int | None
 
 
@@ -51,11 +65,15 @@ def tasks(look: Look) -> Mapping[str, Task]:
 
 
 class Place(NamedTuple):
-    """A memory cgroup: where its hierarchy is mounted, its folder there, and its own path."""
+    """A memory cgroup: where its hierarchy is mounted, its folder there, and its own path.
+
+    `unified` is its path in version 2, where the process is in a cgroup of both.
+    """
 
     mount: Path
     folder: Path
     path: PurePosixPath
+    unified: PurePosixPath | None = None
 
 
 def collect(look: Look, instance: Instance) -> Result:
@@ -70,7 +88,9 @@ def collect(look: Look, instance: Instance) -> Result:
             name = short_name(place.path)
             if name not in places:
                 places[name] = place
-                _add(result, {**instance.place, "cgroup": name}, place)
+                labels = {**instance.place, "cgroup": name}
+                if _add(result, labels, place):
+                    _pressure(result, labels, look, place)
             elif places[name] != place:
                 result.problem = f"two cgroups are called {name}: only the first is shown"
         except (FileNotFoundError, ProcessLookupError):
@@ -80,15 +100,48 @@ def collect(look: Look, instance: Instance) -> Result:
     return result
 
 
-def _add(result: Result, labels: Mapping[str, str], place: Place) -> None:
+def _add(result: Result, labels: Mapping[str, str], place: Place) -> bool:
+    """Add the memory of a cgroup; tell whether it is one of its own."""
     memory = read_memory(place.mount, place.folder)
-    if labels["cgroup"] == "/" and memory.limit is None and _layout(place.mount) is _V1:
-        return  # version 1 keeps accounts of the whole host there
-    add = result.families.add
-    add("leadline_container_working_set_bytes", labels, memory.working_set)
-    add("leadline_container_anonymous_bytes", labels, memory.anonymous)
-    if memory.limit is not None:
-        add("leadline_container_limit_bytes", labels, memory.limit)
+    layout = _layout(place.mount)
+    if labels["cgroup"] == "/" and memory.limit is None and layout is _V1:
+        return False  # version 1 keeps accounts of the whole host there
+    for name, value in (
+        ("memory", memory.usage), ("working_set", memory.working_set),
+        ("anonymous", memory.anonymous), ("shmem", memory.shmem), ("limit", memory.limit),
+    ):  # fmt: skip
+        if value is not None:
+            result.families.add(f"leadline_container_{name}_bytes", labels, value)
+    for event, (file, line) in layout.events.items():
+        count = _event(place.folder / file, line)
+        if count is not None:
+            told = {**labels, "event": event}
+            result.families.add("leadline_container_memory_events_total", told, count)
+    return True
+
+
+def _event(path: Path, line: str) -> int | None:
+    try:
+        return proc.table(path).get(line) if line else proc.one(path)
+    except FileNotFoundError:
+        return None  # an older kernel
+
+
+def _pressure(result: Result, labels: Mapping[str, str], look: Look, place: Place) -> None:
+    """Add what tasks of the cgroup waited for; on a hybrid host version 2 has it beside."""
+    folder = place.folder
+    if _layout(place.mount) is _V1:
+        if place.unified is None:
+            return
+        folder = look.cgroup / "unified" / place.unified.relative_to("/")
+    for resource in _RESOURCES:
+        try:
+            seconds = proc.pressure(proc.read(folder / f"{resource}.pressure", 4096))
+        except OSError:
+            continue  # a kernel without it, or told to do without
+        for kind, value in seconds.items():
+            told = {**labels, "resource": resource, "kind": kind}
+            result.families.add("leadline_container_pressure_seconds_total", told, value)
 
 
 def _place(look: Look, pid: int) -> Place | None:
@@ -99,16 +152,20 @@ def _place(look: Look, pid: int) -> Place | None:
         ValueError: Its cgroup lies outside what is mounted here.
     """
     paths = _paths(look.proc / str(pid))
-    for controller, mount in (("memory", look.cgroup / "memory"), ("", look.cgroup)):
+    root = look.cgroup
+    unified = PurePosixPath(paths[""]) if "" in paths else None
+    if unified is not None and ".." in unified.parts:
+        unified = None
+    for controller, mount in (("memory", root / "memory"), ("", root / "unified"), ("", root)):
         path = PurePosixPath(paths.get(controller, "/"))
         if ".." in path.parts:
             raise ValueError(f"cgroup {path} lies outside of this mount: run in the host's cgroups")
         folder = mount / path.relative_to("/")
         if (folder / _layout(mount).usage).exists():
-            return Place(mount, folder, path)
+            return Place(mount, folder, path, unified)
         if (mount / _layout(mount).usage).exists() and _paths(look.proc / "self") == paths:
             # In one container with it: only that container's part is mounted, as the root.
-            return Place(mount, mount, path)
+            return Place(mount, mount, path, PurePosixPath("/"))
     return None
 
 
@@ -135,14 +192,16 @@ def read_memory(mount: Path, folder: Path) -> Memory:
         ValueError: Its files make no sense.
     """
     layout = _layout(mount)
-    usage = int(proc.read(folder / layout.usage))
+    usage = proc.one(folder / layout.usage)
     stat = proc.table(folder / "memory.stat")
     limits = [limit for above in _upwards(mount, folder) if (limit := _limit(above, layout))]
+    for needed in (layout.anonymous, layout.inactive):
+        if needed not in stat:
+            raise ValueError(f"memory.stat has no {needed}")
     return Memory(
-        max(0, usage - stat.get(layout.inactive, 0)),
-        stat.get(layout.anonymous, 0),
-        min(limits, default=None),
-    )
+        usage, max(0, usage - stat[layout.inactive]), stat[layout.anonymous],
+        stat.get(layout.shmem), min(limits, default=None),
+    )  # fmt: skip
 
 
 def _upwards(mount: Path, here: Path) -> Iterator[Path]:
@@ -156,7 +215,10 @@ def _limit(folder: Path, layout: _Layout) -> int | None:
         text = proc.read(folder / layout.limit).strip()
     except FileNotFoundError:
         return None  # the root has no limit
-    return int(text) if text.isdigit() and int(text) < _NO_LIMIT else None
+    if text == b"max":
+        return None
+    limit = proc.number(text)
+    return limit if limit < _NO_LIMIT else None
 
 
 def short_name(path: PurePosixPath) -> str:

@@ -1,22 +1,41 @@
 """GPU performance monitoring: what the units of a Hopper or newer GPU did between two scrapes.
 
-NVML gives shares between two samples that the caller keeps; the sample of one scrape is the start
-of the next one's span, so the shares are means over the whole time between scrapes.
+NVML gives means between two samples that the caller keeps; the sample of one scrape is the start
+of the next one's span, so the means are over the whole time between scrapes.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-# Metric id of nvmlGpmMetricId_t (nvml.h), our name. All are percentages.
+from exporters.families import Families
+from exporters.nvml import Nvml
+
+_PERCENT: Final = 0.01
+_MIB: Final = 2.0**20
+
+
+class _Metric(NamedTuple):
+    """Our name of a metric, the factor to its base unit, and the direction of what flows."""
+
+    name: str
+    factor: float
+    direction: str = ""
+
+
 METRICS: Final = {
-    2: "sm_active_ratio",
-    3: "sm_occupancy_ratio",
-    5: "tensor_active_ratio",
-    10: "dram_active_ratio",
+    2: _Metric("sm_active_ratio", _PERCENT),
+    3: _Metric("sm_occupancy_ratio", _PERCENT),
+    5: _Metric("tensor_active_ratio", _PERCENT),
+    10: _Metric("dram_active_ratio", _PERCENT),
+    20: _Metric("pcie_bytes_per_second", _MIB, "transmit"),
+    21: _Metric("pcie_bytes_per_second", _MIB, "receive"),
+    60: _Metric("nvlink_bytes_per_second", _MIB, "receive"),
+    61: _Metric("nvlink_bytes_per_second", _MIB, "transmit"),
 }
+"""By the number in nvmlGpmMetricId_t (nvml.h)."""
 
 
 class Gpm:
@@ -32,8 +51,15 @@ class Gpm:
         self._before: Any = None
         self._spare: Any = None
 
-    def read(self, handle: Any) -> Mapping[str, float]:
-        """Return shares (0 to 1) since the last call; nothing at the first, or without GPM.
+    def add(self, _: Nvml, handle: Any, labels: Mapping[str, str], families: Families) -> None:
+        """Add the means since the last call; nothing at the first, or without GPM."""
+        for number, value in self.read(handle).items():
+            metric = METRICS[number]
+            told = {**labels, "direction": metric.direction}
+            families.add(f"leadline_gpu_{metric.name}", told, value * metric.factor)
+
+    def read(self, handle: Any) -> Mapping[int, float]:
+        """Return means since the last call by number, as NVML says them.
 
         Raises:
             NVMLError: The GPU fails, other than by lacking GPM.
@@ -51,7 +77,14 @@ class Gpm:
         if before is None:
             return {}
         self._spare = before
-        return self._shares(before, now)
+        return self._means(before, now)
+
+    def close(self) -> None:
+        """Give the samples back."""
+        samples, self._before, self._spare = (self._before, self._spare), None, None
+        for sample in samples:
+            if sample is not None:
+                self._nvml.nvmlGpmSampleFree(sample)
 
     def _ask_support(self, handle: Any) -> bool:
         try:
@@ -59,7 +92,7 @@ class Gpm:
         except (self._nvml.NVMLError, AttributeError):
             return False
 
-    def _shares(self, before: Any, now: Any) -> Mapping[str, float]:
+    def _means(self, before: Any, now: Any) -> Mapping[int, float]:
         nvml = self._nvml
         request = nvml.c_nvmlGpmMetricsGet_t()
         request.version = nvml.NVML_GPM_METRICS_GET_VERSION
@@ -68,10 +101,10 @@ class Gpm:
         for place, number in enumerate(METRICS):
             request.metrics[place].metricId = number
         nvml.nvmlGpmMetricsGet(request)
-        shares = {}
-        for place, name in enumerate(METRICS.values()):
+        means = {}
+        for place, number in enumerate(METRICS):
             metric = request.metrics[place]
             # NVML answers NaN for a span that is too short: no data, not zero.
             if metric.nvmlReturn == 0 and math.isfinite(metric.value):
-                shares[name] = metric.value / 100
-        return shares
+                means[number] = metric.value
+        return means

@@ -8,6 +8,8 @@ from typing import Final, NamedTuple
 
 MAX_BYTES: Final = 1 << 18
 KIB: Final = 1024
+_U64: Final = 1 << 64
+_DIGITS: Final = 20
 
 
 class Stat(NamedTuple):
@@ -16,6 +18,7 @@ class Stat(NamedTuple):
     parent: int
     cpu: int
     start: int
+    major_faults: int
 
 
 def read(path: Path, limit: int = MAX_BYTES) -> bytes:
@@ -51,7 +54,33 @@ def stat(root: Path, pid: int) -> Stat:
     fields = read(root / str(pid) / "stat").rpartition(b")")[2].split()
     if len(fields) < 20:
         raise ValueError(f"/proc/{pid}/stat has {len(fields)} fields after the name")
-    return Stat(int(fields[1]), int(fields[11]) + int(fields[12]), int(fields[19]))
+    parent, faults, user, system, start = (number(fields[at]) for at in (1, 9, 11, 12, 19))
+    return Stat(parent, user + system, start, faults)
+
+
+def number(text: bytes) -> int:
+    """Return a number as the kernel writes it: digits alone, no more than 64 bits of them.
+
+    Raises:
+        ValueError: It is none: a sign, an underscore or a longer number is no number of a counter.
+    """
+    text = text.strip()
+    if text.isdigit() and len(text) <= _DIGITS and (value := int(text)) < _U64:
+        return value
+    raise ValueError(f"{text[:40].decode('ascii', 'replace')!r} is no number")
+
+
+def one(path: Path) -> int:
+    """Return the one number that a file holds.
+
+    Raises:
+        OSError: It can't be read.
+        ValueError: It holds no number.
+    """
+    try:
+        return number(read(path, 4096))
+    except ValueError as error:
+        raise ValueError(f"{path.name}: {error}") from None
 
 
 def table(path: Path) -> dict[str, int]:
@@ -60,12 +89,38 @@ def table(path: Path) -> dict[str, int]:
     Raises:
         OSError: It can't be read.
     """
+    return rows(read(path))
+
+
+def rows(data: bytes, prefix: int = 0) -> dict[str, int]:
+    """Return the lines of `table`, each after *prefix* words; those that make no sense left out."""
     found: dict[str, int] = {}
-    for line in read(path).split(b"\n"):
-        words = line.replace(b":", b" ", 1).split()
-        if 2 <= len(words) <= 3 and words[1].isdigit():
-            scale = KIB if words[-1] == b"kB" else 1
-            found[words[0].decode("ascii", "replace")] = int(words[1]) * scale
+    for line in data.split(b"\n"):
+        words = line.replace(b":", b" ", 1).split()[prefix:]
+        if not 2 <= len(words) <= 3 or (len(words) == 3 and words[2] != b"kB"):
+            continue
+        try:
+            value = number(words[1])
+        except ValueError:
+            continue
+        found[words[0].decode("ascii", "replace")] = value * (KIB if len(words) == 3 else 1)
+    return found
+
+
+def pressure(data: bytes) -> dict[str, float]:
+    """Return the seconds lost to pressure by kind (`some`, `full`), of a file of PSI.
+
+    Raises:
+        ValueError: It is no such file.
+    """
+    found: dict[str, float] = {}
+    for line in data.split(b"\n"):
+        kind, _, rest = line.partition(b" ")
+        if kind in (b"some", b"full"):
+            total = rest.rpartition(b" total=")[2] if b" total=" in rest else b""
+            found[kind.decode()] = number(total) / 1e6
+    if not found:
+        raise ValueError("neither `some` nor `full` in a pressure file")
     return found
 
 

@@ -25,9 +25,14 @@ _FIELDS: Final = {
     "anonymous_bytes": ("RssAnon",),
     "swap_bytes": ("VmSwap",),
     "shared_bytes": ("RssShmem", "RssFile"),
+    "shmem_bytes": ("RssShmem",),
+    "file_bytes": ("RssFile",),
     "threads": ("Threads",),
 }
 """Our names, and the lines of /proc/<pid>/status that they sum."""
+
+# Of the first thread alone: those of all threads would be a file for each of some hundred.
+_SWITCHES: Final = {"voluntary_ctxt_switches": "voluntary", "nonvoluntary_ctxt_switches": "forced"}
 
 
 class Process:
@@ -50,37 +55,46 @@ class Process:
     def collect(self, root: Path, instance: Instance) -> Result:
         """Read the processes of one server."""
         result = Result()
-        sums: dict[tuple[str, str], dict[str, float]] = {}
+        sums: dict[tuple[str, str], dict[tuple[str, str], float]] = {}
         for member in instance.found.members if instance.found else ():
             try:
-                for name, value in _read(root, member, self._booted or 0.0):
+                for name, value, kind in _read(root, member, self._booted or 0.0):
                     group = sums.setdefault((member.kind, member.rank), {})
-                    same = group.get(name, 0.0)
-                    group[name] = max(same, value) if name == _START else same + value
+                    same = group.get((name, kind), 0.0)
+                    newest = name == _START
+                    group[name, kind] = max(same, value) if newest else same + value
             except (FileNotFoundError, ProcessLookupError):
                 continue
             except (OSError, ValueError) as error:
                 what = f"{member.kind} {member.rank}".rstrip()
                 reason = error.strerror if isinstance(error, OSError) else str(error)
                 result.problem = f"{what}: {reason}"
-        for (kind, rank), values in sums.items():
-            labels = {**instance.place, "process": kind, "rank": rank}
-            for name, value in values.items():
-                result.families.add(f"leadline_process_{name}", labels, value)
+        for (process, rank), values in sums.items():
+            labels = {**instance.place, "process": process, "rank": rank}
+            for (name, kind), value in values.items():
+                told = {**labels, "kind": kind} if kind else labels
+                result.families.add(f"leadline_process_{name}", told, value)
         return result
 
 
-def _read(root: Path, member: Member, booted: float) -> Iterator[tuple[str, float]]:
-    """Yield what can be read of a process, the descriptors (which need its user or root) last."""
+def _read(root: Path, member: Member, booted: float) -> Iterator[tuple[str, float, str]]:
+    """Yield what can be read of a process: name, value, and kind where there are several.
+
+    The descriptors, which need its user or root, come last.
+    """
     status = proc.table(root / str(member.pid) / "status")
     if "VmRSS" not in status:
         return  # ended, waiting for its parent
     status.setdefault("VmSwap", 0)  # a kernel built without swap has no such line, and no swap
     stat = proc.stat(root, member.pid)
-    yield "cpu_seconds_total", stat.cpu / _TICK
-    yield _START, booted + stat.start / _TICK
+    yield "cpu_seconds_total", stat.cpu / _TICK, ""
+    yield "major_faults_total", float(stat.major_faults), ""
+    yield _START, booted + stat.start / _TICK, ""
     for name, lines in _FIELDS.items():
         if any(line in status for line in lines):
-            yield name, float(sum(status.get(line, 0) for line in lines))
+            yield name, float(sum(status.get(line, 0) for line in lines)), ""
+    for line, kind in _SWITCHES.items():
+        if line in status:
+            yield "context_switches_total", float(status[line]), kind
     with os.scandir(root / str(member.pid) / "fd") as descriptors:
-        yield "open_fds", float(sum(1 for _ in descriptors))
+        yield "open_fds", float(sum(1 for _ in descriptors)), ""

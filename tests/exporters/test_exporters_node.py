@@ -155,7 +155,7 @@ def test_a_host_without_containers_says_nothing_of_them(
         tmp_path,
         {
             "cgroup/memory/memory.usage_in_bytes": "9\n",
-            "cgroup/memory/memory.stat": "total_rss 1\n",
+            "cgroup/memory/memory.stat": "total_rss 1\ntotal_inactive_file 2\n",
             "cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
         },
     )
