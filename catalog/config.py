@@ -21,11 +21,12 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from catalog.address import printable, shown
+from catalog.config_targets import Kubernetes, Pods, Target
 from catalog.config_words import Log, Probe
 from catalog.labels import POOLS
 from catalog.section import Section as _Model
 from catalog.signals import unknown
-from catalog.values import BaseUrl, Bounds, Duration, Listen, PageUrl, Size
+from catalog.values import BaseUrl, Bounds, Duration, Listen, Size
 
 ENV_PREFIX: Final = "LEADLINE_"
 MAX_CONFIG_BYTES: Final = 4 * 2**20
@@ -45,23 +46,6 @@ class ConfigError(Exception):
 _UNREADABLE: Final = (ValueError, LookupError, AttributeError, TypeError, RecursionError)
 
 
-class Target(_Model):
-    """One vLLM server to scrape beside those found in the process table."""
-
-    url: PageUrl = Field(description="Address of its metrics page, http://host:port/metrics.")
-    pool: str = Field("", description="prefill, decode, aggregate, encode, router; empty: found.")
-    deployment: str = Field("", description="P/D group it belongs to; empty: the default.")
-    model_name: str = Field("", description="Model name, where the page doesn't say.")
-    server: str = Field("", description="Name in the label server; empty: host:port of the URL.")
-
-    @field_validator("pool")
-    @classmethod
-    def _known_pool(cls, value: str) -> str:
-        if value and value not in POOLS:
-            raise ValueError(unknown("pool", value, POOLS))
-        return value
-
-
 class Exporter(_Model):
     """The exporter of one node."""
 
@@ -72,7 +56,11 @@ class Exporter(_Model):
     deadline: Duration = Field(9.0, description="Longest time a scrape may take.")
     target_timeout: Duration = Field(8.0, description="Longest time for one vLLM page.")
     max_page: Size = Field(64 * 2**20, description="Largest vLLM page read.")
-    targets: tuple[Target, ...] = Field((), description="Servers that can't be found here.")
+    targets: tuple[Target, ...] = Field((), description="Pages that can't be found here.")
+    file_sd: tuple[str, ...] = Field(
+        (), description="Files of targets in Prometheus' format, read again when they change."
+    )
+    kubernetes: Kubernetes = Kubernetes()
     logs: tuple[Log, ...] = Field((), description="Logs to read; none unless told.")
     log_rate: Size = Field(2**20, description="Most bytes a second read of one server's logs.")
     probe: Probe = Probe()
@@ -274,6 +262,7 @@ def _fields_at(location: tuple[int | str, ...]) -> list[str]:
     inner: dict[str, type[BaseModel]] = {
         "exporter": Exporter, "prometheus": Prometheus, "alertmanager": Alertmanager,
         "service": Service, "targets": Target, "logs": Log, "probe": Probe,
+        "kubernetes": Kubernetes, "pods": Pods,
         "deployments": Deployment, "models": Bound,
     }  # fmt: skip
     for key in location:

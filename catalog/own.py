@@ -9,17 +9,13 @@ from catalog.metric import Metric
 from catalog.own_logs import LOGS
 from catalog.own_node import CONTAINER, GPU, HOST, PROCESS
 from catalog.own_probe import PROBE
+from catalog.own_targets import TARGETS
 
 __all__ = ["CONTAINER", "EXPORTER", "GPU", "HOST", "LOGS", "OWN", "PROBE", "PROCESS", "SERVICE"]
 
 _COLLECTOR: Final = ("collector", "server")
 EXPORTER: Final[tuple[Metric, ...]] = (
-    Metric("leadline_instance_info", "gauge", "count",
-           "One per vLLM server: how it is set up; always 1.",
-           (*LEVELS["server"], "node", "kv_role", "kv_connector", "vllm_version",
-            "tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel")),
-    Metric("leadline_target_up", "gauge", "count",
-           "Whether the last scrape of this vLLM server gave a page: 1 or 0.", LEVELS["server"]),
+    *TARGETS,
     Metric("leadline_collector_success", "gauge", "count",
            "Whether the collector's last run succeeded: 1 or 0.", _COLLECTOR),
     Metric("leadline_collector_duration_seconds", "gauge", "seconds",

@@ -12,7 +12,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 import leadline
-from catalog.config import Bound, Config, Deployment, Log, Probe, Target
+from catalog.config import Bound, Config, Deployment, Log, Probe
+from catalog.config_targets import Kubernetes, Pods, Target
 from catalog.units import human, human_duration
 
 HERE: Final = Path(__file__).resolve().parent
@@ -44,6 +45,8 @@ deployments:
 exporter:
   targets:
     - {url: "http://10.0.0.7:8000/metrics", pool: decode, deployment: glm}
+    - {url: "http://epp.glm:9090/metrics", kind: router, deployment: glm}
+  file_sd: ["/etc/leadline/targets/*.yml"]
 service: {listen: "0.0.0.0:9841", external_url: "https://leadline.example"}
 ```
 """
@@ -67,6 +70,8 @@ def configuration() -> str:
         if isinstance(kind, type) and issubclass(kind, BaseModel):
             parts += _table(name, (kind.__doc__ or "").strip(), kind)
     parts += _table("exporter.targets[]", (Target.__doc__ or "").strip(), Target)
+    parts += _table("exporter.kubernetes", (Kubernetes.__doc__ or "").strip(), Kubernetes)
+    parts += _table("exporter.kubernetes.pods[]", (Pods.__doc__ or "").strip(), Pods)
     parts += _table("exporter.logs[]", (Log.__doc__ or "").strip().replace("\n    ", "\n"), Log)
     parts += _table("exporter.probe", (Probe.__doc__ or "").strip(), Probe)
     parts += _table("deployments.NAME", (Deployment.__doc__ or "").strip(), Deployment)

@@ -1,35 +1,26 @@
 """What a vLLM command line says of its server, and what a process title says of its process.
 
-Only the options named here are kept: a key on the command line is never stored, logged or served.
-The environment is not read at all: keys live there too, and vLLM takes none of these from it.
+Only what is named here is kept: a key on the command line is never stored, logged or served. Of
+the environment only an allow-list is looked at (`settings.ENVIRONMENT`): keys live there too.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
 from catalog.labels import ProcessKind, without_credentials
+from exporters import settings
+from exporters.arguments import Options, options
+from exporters.ranks import Ranks, ranks
 
 _PYTHON = re.compile(r"(?:python|pypy)[0-9.]*")
 _MODULES: Final = ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.api_server")
 _CLI: Final = ("vllm.entrypoints.cli.main", "vllm")
 _PYTHON_FLAGS_WITH_VALUE: Final = ("-W", "-X")
-_SHORT: Final = {
-    "-tp": "tensor-parallel-size", "-dp": "data-parallel-size", "-pp": "pipeline-parallel-size",
-    "-ep": "enable-expert-parallel", "-dpr": "data-parallel-start-rank",
-    "-dpn": "data-parallel-rank",
-}  # fmt: skip
-_KEPT: Final = frozenset(
-    {
-        *_SHORT.values(), "host", "port", "uds", "model", "served-model-name", "config", "headless",
-        "kv-transfer-config", "ec-transfer-config", "ssl-certfile", "ssl-keyfile",
-    }
-)  # fmt: skip
 _KINDS: Final[dict[str, ProcessKind]] = {
     "APIServer": "api_server",
     "EngineCore": "engine_core",
@@ -67,6 +58,10 @@ class Launch:
         tensor_parallel, pipeline_parallel, data_parallel: Sizes as given, 1 by default; empty
             where the command line does not tell.
         expert_parallel: Whether experts are spread over ranks.
+        ranks: How its data-parallel group is laid out.
+        settings: What else it is set up with, by label; without empty values.
+        arguments: Hash of all its settings, equal for servers that are set up alike.
+        image: Its container's image where the environment tells it, or empty.
     """
 
     model: str = ""
@@ -81,6 +76,10 @@ class Launch:
     pipeline_parallel: str = "1"
     data_parallel: str = "1"
     expert_parallel: bool = False
+    ranks: Ranks = field(default=Ranks(), compare=False)
+    settings: Mapping[str, str] = field(default_factory=dict, compare=False)
+    arguments: str = field(default="", compare=False)
+    image: str = field(default="", compare=False)
 
 
 def title(cmdline: bytes) -> Title | None:
@@ -92,13 +91,30 @@ def title(cmdline: bytes) -> Title | None:
     return Title(_KINDS[match[1]], match[2] or "") if match else None
 
 
-def launch(cmdline: bytes) -> Launch | None:
-    """Return what the command line of a vLLM API server asks for; None for any other process."""
+def launch(
+    cmdline: bytes,
+    config: Callable[[str], Sequence[str] | None] = lambda _: None,
+    environ: Callable[[], Mapping[str, str]] = dict,
+) -> Launch | None:
+    """Return what the command line of a vLLM API server asks for; None for any other process.
+
+    Args:
+        cmdline: As /proc shows it.
+        config: Reads the file of `--config` as more arguments; None if it can't.
+        environ: Reads those variables of its environment that matter.
+    """
     if b"vllm" not in cmdline:
         return None
     words = [word.decode("utf-8", "replace") for word in cmdline.rstrip(b"\0").split(b"\0")]
     arguments = _server_arguments(words)
-    return None if arguments is None else _launch(arguments)
+    if arguments is None:
+        return None
+    given = options(arguments)
+    if "config" in given:
+        more = config(given.text("config"))
+        # In front of the rest: what the command line itself says comes later and wins.
+        given = replace(options([*(more or ()), *arguments]), whole=more is not None)
+    return _launch(given, environ())
 
 
 def _server_arguments(words: Sequence[str]) -> Sequence[str] | None:
@@ -136,60 +152,44 @@ def _after_serve(words: Sequence[str]) -> Sequence[str] | None:
     return ["--model", *rest] if rest and not rest[0].startswith("-") else rest
 
 
-def _options(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the options we keep, as vLLM's parser spells them, with the word that follows."""
-    for at, word in enumerate(arguments):
-        if not word.startswith("-"):
-            continue
-        key, has_value, value = word.partition("=")
-        key = key[2:].replace("_", "-") if key.startswith("--") else _SHORT.get(key, "")
-        if key.partition(".")[0] not in _KEPT:
-            continue
-        if not has_value and at + 1 < len(arguments) and not arguments[at + 1].startswith("-"):
-            value = arguments[at + 1]
-        yield key, value
-
-
-def _launch(arguments: Sequence[str]) -> Launch:
-    given = dict(_options(arguments))
-    kv, ec = _nested(given, "kv-transfer-config"), _nested(given, "ec-transfer-config")
-    connector: str | None = str(kv.get("kv_connector") or "")
-    if connector and not _CONNECTOR.fullmatch(connector):
-        connector = None  # there is one, by a name that we don't pass on
-    if not connector and ("config" in given or "kv-transfer-config" in given):
-        connector = None  # said elsewhere, or in a form that we can't read
-    port = given.get("port", "")
-    role = kv.get("kv_role")
+def _launch(given: Options, environ: Mapping[str, str]) -> Launch:
+    kv, ec = given.table("kv-transfer-config"), given.table("ec-transfer-config")
+    role = (kv or {}).get("kv_role")
     return Launch(
-        model=without_credentials(given.get("served-model-name", "") or given.get("model", "")),
-        host=given.get("host", ""),
-        port=int(port) if port.isdecimal() and int(port) < 1 << 16 else DEFAULT_PORT,
+        model=without_credentials(given.text("served-model-name") or given.text("model")),
+        host=given.text("host"),
+        port=_port(given),
         tls="ssl-certfile" in given or "ssl-keyfile" in given,
-        headless="headless" in given or "uds" in given,
+        headless=bool(given.flag("headless")) or "uds" in given,
         kv_role=role if isinstance(role, str) and role in _KV_ROLES else "",
-        kv_connector=connector,
-        encoder=ec.get("ec_role") == "ec_producer",
+        kv_connector=_connector(given, kv),
+        encoder=(ec or {}).get("ec_role") == "ec_producer",
         tensor_parallel=_size(given, "tensor-parallel-size"),
         pipeline_parallel=_size(given, "pipeline-parallel-size"),
         data_parallel=_size(given, "data-parallel-size"),
-        expert_parallel="enable-expert-parallel" in given,
+        expert_parallel=bool(given.flag("enable-expert-parallel")),
+        ranks=ranks(given),
+        settings=settings.settings(given, environ),
+        arguments=settings.fingerprint(given, environ),
+        image=settings.image(environ.get(settings.IMAGE_VARIABLE, "")),
     )
 
 
-def _size(given: dict[str, str], option: str) -> str:
+def _port(given: Options) -> int:
+    port = given.text("port")
+    sound = port.isdecimal() and port.isascii() and len(port) <= 5
+    return int(port) if sound and int(port) < 1 << 16 else DEFAULT_PORT
+
+
+def _connector(given: Options, kv: Mapping[str, object] | None) -> str | None:
+    name = str((kv or {}).get("kv_connector") or "")
+    if name:
+        return name if _CONNECTOR.fullmatch(name) else None  # by a name that we don't pass on
+    # Said elsewhere, or in a form that we can't read.
+    return "" if given.whole and "kv-transfer-config" not in given else None
+
+
+def _size(given: Options, option: str) -> str:
     """Return a size as given, 1 by default; empty where a file or nonsense says it."""
-    value = given.get(option, "" if "config" in given else "1")
+    value = given.text(option) if option in given else ("1" if given.whole else "")
     return value if value.isdecimal() and value.isascii() else ""
-
-
-def _nested(given: dict[str, str], option: str) -> dict[str, object]:
-    """Return an option that is JSON, or given key by key (`--option.key value`)."""
-    try:
-        read = json.loads(given.get(option, "{}"))
-    except (ValueError, RecursionError):
-        read = None
-    found: dict[str, object] = dict(read) if isinstance(read, dict) else {}
-    for key, value in given.items():
-        if key.startswith(f"{option}."):
-            found[key.removeprefix(f"{option}.").replace("-", "_")] = value.strip('"')
-    return found

@@ -12,12 +12,12 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from catalog.labels import ProcessKind
-from exporters import proc
+from exporters import proc, settings, vllm_config
 from exporters.cmdline import Launch, Title, launch, title
 
 LOOK_AGAIN_SECONDS: Final = 300.0
@@ -43,12 +43,15 @@ class Found:
         launch: What its command line asks for.
         address: Its pod's address; empty if it shares the host's network.
         members: Its processes, itself among them.
+        main: The process whose command line it is: that of several ranks, where one command
+            starts a server for each.
     """
 
     pid: int
     launch: Launch
     address: str
     members: tuple[Member, ...]
+    main: int = 0
 
 
 @dataclass
@@ -98,7 +101,11 @@ class Discovery:
                 if owner is not None:
                     members[owner].append(Member(pid, known.what.kind, known.what.rank))
         return [
-            Found(pid, launches[pid], self._address(pid), tuple(members[pid])) for pid in servers
+            one
+            for pid in servers
+            for one in by_port(
+                Found(pid, launches[pid], self._address(pid), tuple(members[pid]), pid)
+            )
         ]
 
     def _look(self, pid: int, now: float) -> _Known:
@@ -112,7 +119,12 @@ class Discovery:
         except OSError:
             cmdline = b""  # gone, or not ours to see
         if (said := hash(cmdline)) != known.said:
-            known.said, known.what = said, title(cmdline) or launch(cmdline)
+            known.said = said
+            known.what = title(cmdline) or launch(
+                cmdline,
+                lambda path: vllm_config.words(self._root / str(pid), path),
+                lambda: environ(self._root / str(pid)),
+            )
         known.again = now + min((now - known.since) / 2, LOOK_AGAIN_SECONDS)
         return known
 
@@ -155,3 +167,44 @@ class Discovery:
             return ""
         found = [a for a in _OWN_ADDRESS.findall(routes) if not a.startswith("127.")]
         return found[0] if found else ""
+
+
+def environ(process: Path) -> dict[str, str]:
+    """Return those variables of a process that say how vLLM computes; none of another user's."""
+    try:
+        data = proc.read(process / "environ")
+    except OSError:
+        return {}
+    wanted = settings.ENVIRONMENT | {settings.IMAGE_VARIABLE}
+    found: dict[str, str] = {}
+    for entry in data.split(b"\0"):
+        name, equals, value = entry[:512].decode("utf-8", "replace").partition("=")
+        if equals and name in wanted:
+            found[name] = value
+    return found
+
+
+def by_port(found: Found) -> list[Found]:
+    """Return the servers of a command that starts one for each of its ranks, each with its own.
+
+    The process that started them all goes with the first.
+    """
+    ranks = found.launch.ranks
+    if ranks.ports == 1:
+        return [found]
+    whole = []
+    for number in range(ranks.ports):
+        rank = f"DP{ranks.start + number}"
+        own = tuple(
+            m for m in found.members
+            if m.rank.partition("_")[0] == rank
+            or (number == 0 and not m.rank.startswith("DP"))
+        )  # fmt: skip
+        pids = [m.pid for m in own if m.kind == "api_server" and m.rank]
+        launch = replace(
+            found.launch,
+            port=found.launch.port + number,
+            ranks=replace(ranks, start=ranks.start + number),
+        )
+        whole.append(replace(found, pid=pids[0] if pids else found.pid, launch=launch, members=own))
+    return whole

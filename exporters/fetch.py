@@ -15,7 +15,7 @@ import io
 import ssl
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 from urllib.parse import unquote, urlsplit
 
@@ -66,9 +66,23 @@ class DeadlineReader(io.RawIOBase):
 
 
 def fetch(
-    url: str, timeout: float, limit: int, clock: Callable[[], float] = time.monotonic
+    url: str,
+    timeout: float,
+    limit: int,
+    clock: Callable[[], float] = time.monotonic,
+    *,
+    headers: Mapping[str, str] | None = None,
+    context: ssl.SSLContext | None = None,
 ) -> bytes:
     """Return the body at *url*, at most *limit* bytes of it, within *timeout* seconds.
+
+    Args:
+        url: Of http or https.
+        timeout: Seconds for the whole exchange.
+        limit: Most bytes, unpacked.
+        clock: Monotonic seconds.
+        headers: To send beside, or in place of, those of a scrape.
+        context: Whom to trust, in place of the system's certificates.
 
     Raises:
         FetchError: There is none in time, it is too large, or the answer isn't 200.
@@ -76,13 +90,14 @@ def fetch(
     deadline = clock() + timeout
     try:
         parts = urlsplit(url)
-        connection = _connection(parts.scheme, parts.hostname or "", parts.port, timeout)
+        connection = _connection(parts.scheme, parts.hostname or "", parts.port, timeout, context)
     except (ValueError, http.client.HTTPException):
         raise FetchError("its address is no http://host:port/path") from None
     connection.response_class = _response_until(deadline, clock)  # type: ignore[assignment]
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     try:
-        connection.request("GET", path, headers=_headers(parts.username, parts.password))
+        sent = _headers(parts.username, parts.password) | dict(headers or {})
+        connection.request("GET", path, headers=sent)
         with connection.getresponse() as response:
             if response.status != http.client.OK:
                 reason = printable(response.reason, 100)
@@ -101,10 +116,10 @@ def fetch(
 
 
 def _connection(
-    scheme: str, host: str, port: int | None, timeout: float
+    scheme: str, host: str, port: int | None, timeout: float, context: ssl.SSLContext | None
 ) -> http.client.HTTPConnection:
     if scheme == "https":
-        context = ssl.create_default_context()
+        context = context or ssl.create_default_context()
         return http.client.HTTPSConnection(host, port, timeout=timeout, context=context)
     return http.client.HTTPConnection(host, port, timeout=timeout)
 

@@ -1,86 +1,158 @@
-"""Collector `info`: how each vLLM server is set up, as labels of one series."""
+"""Collector `info`: how each vLLM server is set up, since when, and in which group of ranks.
+
+Command line, its file and environment say what was asked for; the server's page what is in force
+(`vllm:cache_config_info`), which wins; `/version` the version, asked for now and then.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import re
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
+from exporters import proc
 from exporters.families import Families
 from exporters.fetch import Fetch, FetchError
 from exporters.instances import Instance
 from exporters.look import Look, Result, Task
+from exporters.seen import KEEP_SECONDS, Seen, Told
 
+_TICK: Final = os.sysconf("SC_CLK_TCK")
 ASK_AGAIN_SECONDS: Final = 60.0
-KEEP_SECONDS: Final = 900.0
 _TIMEOUT: Final = 2.0
 _MAX_BYTES: Final = 1 << 16
-_MAX_VERSION: Final = 64
+_VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+_-]{0,63}")
 
 
 class Info:
-    """Asks each server for its version now and then, and tells the rest from its command line."""
+    """Asks each server for its version now and then, and tells the rest from what is known.
 
-    def __init__(self, fetch: Fetch, clock: Callable[[], float] = time.monotonic) -> None:
+    Args:
+        fetch: Reads versions, and pages where no other collector does.
+        seen: What the pages said.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        fetch: Fetch,
+        seen: Seen | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._fetch = fetch
+        self._seen = seen or Seen(clock)
         self._clock = clock
         self._versions: dict[tuple[str, int], tuple[str, float]] = {}
+        self._booted: float | None = None
 
     def tasks(self, look: Look) -> Mapping[str, Task]:
         """Return one task per server."""
-        known = {_incarnation(i) for i in look.instances}
+        known = {i.incarnation for i in look.instances}
+        self._seen.keep(known)
         self._versions = {key: v for key, v in self._versions.items() if key in known}
         return {
-            i.server: Task(partial(self.collect, look, i), _info(i, self._known(i)))
+            i.server: Task(partial(self.collect, look, i), self._families(look, i))
             for i in look.instances
         }
 
     def collect(self, look: Look, instance: Instance) -> Result:
-        """Return the info of one server; one that doesn't tell its version has no such label."""
-        key = _incarnation(instance)
+        """Return the info of one server; what it doesn't tell is no label."""
+        key = instance.incarnation
         version, until = self._versions.get(key, ("", 0.0))
         if instance.url and self._clock() >= until:
-            version = self._ask(instance.url, min(_TIMEOUT, look.seconds)) or version
+            timeout = min(_TIMEOUT, look.seconds / 2)
+            version = self._version(instance.url, timeout) or version
             wait = KEEP_SECONDS if version else ASK_AGAIN_SECONDS
             self._versions[key] = version, self._clock() + wait
-        return Result(_info(instance, version))
+            if look.config.exporter.vllm:
+                self._seen.wait(key, timeout)
+            else:
+                self._seen.tell(key, self._page(look, instance.url, timeout))
+        return Result(self._families(look, instance))
 
-    def _known(self, instance: Instance) -> str:
-        return self._versions.get(_incarnation(instance), ("", 0.0))[0]
+    def _page(self, look: Look, url: str, timeout: float) -> bytes:
+        try:
+            return self._fetch(url, timeout, int(look.config.exporter.max_page))
+        except FetchError:
+            return b""
 
-    def _ask(self, url: str, timeout: float) -> str:
+    def _version(self, url: str, timeout: float) -> str:
         try:
             parts = urlsplit(url)
             path = parts.path.rstrip("/").removesuffix("/metrics") + "/version"
-            answer = self._fetch(
-                urlunsplit((parts.scheme, parts.netloc, path, "", "")), timeout, _MAX_BYTES
-            )
-            said = json.loads(answer)
+            address = urlunsplit((parts.scheme, parts.netloc, path, "", ""))
+            said = json.loads(self._fetch(address, timeout, _MAX_BYTES))
         except (FetchError, ValueError, RecursionError):
             return ""  # whether it answers at all is told by the collector of pages
         version = said.get("version") if isinstance(said, dict) else None
-        return version[:_MAX_VERSION] if isinstance(version, str) else ""
+        return version if isinstance(version, str) and _VERSION.fullmatch(version) else ""
+
+    def _families(self, look: Look, instance: Instance) -> Families:
+        families = Families()
+        version = self._versions.get(instance.incarnation, ("", 0.0))[0]
+        told = self._seen.last(instance.incarnation)
+        families.add("leadline_instance_info", _labels(instance, told, version), 1)
+        started = self._started(look.proc, instance)
+        started = told.started if started is None else started
+        if started is not None:
+            families.add("leadline_instance_start_time_seconds", instance.place, started)
+        if instance.found is not None:
+            _add_ranks(families, instance)
+        if instance.draining is not None:
+            labels = {**instance.labels, "kind": "vllm"}
+            families.add("leadline_target_draining", labels, float(instance.draining))
+        return families
+
+    def _started(self, root: Path, instance: Instance) -> float | None:
+        """Return when the server's process was started; the boot time is read once only."""
+        if instance.found is None:
+            return None
+        try:
+            if self._booted is None:
+                self._booted = proc.boot_time(root)
+            return self._booted + proc.stat(root, instance.found.pid).start / _TICK
+        except (OSError, ValueError):
+            return None  # gone since
 
 
-def _incarnation(instance: Instance) -> tuple[str, int]:
-    return instance.server, instance.found.pid if instance.found else 0
+def _add_ranks(families: Families, instance: Instance) -> None:
+    """Say how many ranks its group has, and how many its own page shows while all is well."""
+    if instance.found is None:
+        return
+    ranks = instance.found.launch.ranks
+    if not ranks.size or not instance.url:
+        return
+    group = ranks.group or instance.server
+    labels = {**instance.place, "group": f"{instance.node}{group}" if group[0] == ":" else group}
+    families.add("leadline_instance_data_parallel_size", labels, ranks.size)
+    families.add("leadline_instance_engines_expected", instance.place, ranks.shown)
 
 
-def _info(instance: Instance, version: str) -> Families:
-    labels = {**instance.place, "vllm_version": version}
-    if instance.found is not None:
-        launch = instance.found.launch
-        labels |= {
-            "kv_role": launch.kv_role,
-            "kv_connector": launch.kv_connector or "",
-            "tensor_parallel": launch.tensor_parallel,
-            "pipeline_parallel": launch.pipeline_parallel,
-            "data_parallel": launch.data_parallel,
-            "expert_parallel": str(launch.expert_parallel).lower(),
-        }
-    families = Families()
-    families.add("leadline_instance_info", labels, 1)
-    return families
+def _labels(instance: Instance, told: Told, version: str) -> dict[str, str]:
+    labels = {**instance.place, "vllm_version": version, "image": instance.image}
+    if instance.found is None:
+        return {**labels, **told.in_force}
+    launch = instance.found.launch
+    balancing = launch.ranks.balancing if launch.ranks.size > 1 else ""
+    local = launch.ranks.local // launch.ranks.ports
+    return {
+        **labels,
+        **launch.settings,
+        **told.in_force,
+        "kv_role": launch.kv_role,
+        "kv_connector": launch.kv_connector or "",
+        "tensor_parallel": launch.tensor_parallel,
+        "pipeline_parallel": launch.pipeline_parallel,
+        "data_parallel": launch.data_parallel,
+        "expert_parallel": str(launch.expert_parallel).lower(),
+        "load_balancing": balancing,
+        "data_parallel_local": str(local) if balancing else "",
+        "arguments": launch.arguments,
+        "image": instance.image or launch.image,
+    }

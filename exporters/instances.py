@@ -1,14 +1,14 @@
-"""The vLLM servers of one scrape, found and configured ones as one list, with their identity.
+"""The vLLM servers of one scrape and the programs beside them, each once, with their identity.
 
-A configured target that is a server found here (its port, on an address of this node) is that
-server, once: what the configuration says of it wins.
+A target that was named and is a server found here (its port, on an address of this node; or its
+pod's address) is that server, once: what was said of it wins.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -16,34 +16,48 @@ from urllib.parse import urlsplit
 
 import psutil
 
-from catalog.config import Config, Target
+from catalog.config import Config
 from catalog.labels import Pool, pool_of
 from exporters.discovery import Found
+from exporters.wanted import Wanted, configured
 
+ROUTERS: Final = ("router", "vllm_router", "kv_index")
+"""Kinds of target that serve a whole deployment."""
 _PORTS: Final = {"http": 80, "https": 443}
 _ANY: Final = ("", "0.0.0.0", "::", "[::]", "*")  # noqa: S104 - read, not bound to
 
 
 @dataclass(frozen=True)
 class Instance:
-    """One vLLM server.
+    """One vLLM server, or a program beside it.
 
     Attributes:
         labels: Its identity, without `engine`; no empty values.
         node: The node it runs on, as far as we know; empty for one that is elsewhere.
         url: Its metrics page; empty if it has none.
         found: What the process table says of it; None if it isn't there.
+        kind: Which program it is.
+        image: Its container's image, as far as we know.
+        draining: Whether it is being taken away; None where nobody tells.
     """
 
     labels: Mapping[str, str]
     node: str
     url: str
     found: Found | None = None
+    kind: str = "vllm"
+    image: str = ""
+    draining: bool | None = None
 
     @property
     def server(self) -> str:
         """The label `server`."""
         return self.labels["server"]
+
+    @property
+    def incarnation(self) -> tuple[str, int]:
+        """What tells a server from the one that ran in its place before."""
+        return self.server, self.found.pid if self.found else 0
 
     @cached_property
     def place(self) -> dict[str, str]:
@@ -65,34 +79,73 @@ def own_addresses() -> frozenset[str]:
 
 
 def instances(
-    config: Config, found: Iterable[Found], addresses: Collection[str]
+    config: Config,
+    found: Iterable[Found],
+    addresses: Collection[str],
+    named: Iterable[Wanted] = (),
 ) -> tuple[list[Instance], list[str]]:
-    """Return the servers to look at, and what is wrong with the list, one line each.
+    """Return the servers and programs to look at, and what is wrong with the list, a line each.
 
     Args:
         config: For targets, deployments and the names of cluster and node.
         found: What runs here.
         addresses: By which a URL may mean this node.
+        named: Targets beside those of the configuration.
     """
     node = node_name(config)
-    found = list(found)
-    by_port = {one.launch.port: one for one in reversed(found) if not one.address}
+    table = _Table(found)
     whole: list[Instance] = []
     problems: list[str] = []
-    for number, target in enumerate(config.exporter.targets):
+    for want in (*configured(config.exporter.targets), *named):
         try:
-            at = _Address.of(target.url, addresses)
+            at = _Address.of(want.url, addresses)
         except ValueError:
-            problems.append(f"exporter.targets.{number}.url is no http address: not read")
+            problems.append(f"{want.named} is no http address: not read")
             continue
-        twin = by_port.get(at.port) if at.local else None
-        whole.append(_configured(config, target, at, node, twin))
-    taken = {instance.found.pid for instance in whole if instance.found}
-    whole += [_discovered(config, one, node) for one in found if one.pid not in taken]
+        whole += _listed(config, want, at, node, table)
+    whole += [_discovered(config, one, node) for one in table.rest()]
     listed: dict[str, Instance] = {}
     twice = [one for one in whole if listed.setdefault(one.server, one) is not one]
     problems += [f"{one.server} is there twice: only the first is read" for one in twice]
     return list(listed.values()), problems
+
+
+class _Table:
+    """The servers found here, and which of them somebody named."""
+
+    def __init__(self, found: Iterable[Found]) -> None:
+        self._found = list(found)
+        self._named: set[int] = set()
+
+    def twins(self, want: Wanted, at: _Address) -> list[Found]:
+        """Return the servers found here that a target means, each for its first namer alone."""
+        if want.kind != "vllm":
+            return []
+        fresh = [
+            n for n, one in enumerate(self._found)
+            if n not in self._named and self._same(one, want, at)
+        ]  # fmt: skip
+        self._named.update(fresh)
+        return [self._found[n] for n in fresh]
+
+    def known(self, want: Wanted) -> bool:
+        """Whether servers were found in the pod of a target, so that nothing of it is new."""
+        return bool(want.pod) and any(one.address == want.pod for one in self._found)
+
+    def rest(self) -> list[Found]:
+        """Return the servers that nobody named."""
+        return [one for n, one in enumerate(self._found) if n not in self._named]
+
+    @staticmethod
+    def _same(one: Found, want: Wanted, at: _Address) -> bool:
+        """Whether a target means a server; a pod's means all of the pod's, on whatever port.
+
+        A proxy in the pod may hold the port that the pod shows, with vLLM on another behind it.
+        """
+        if want.pod:
+            return one.address == want.pod
+        here = at.local if not one.address else one.address == at.host
+        return here and one.launch.port == at.port
 
 
 @dataclass(frozen=True)
@@ -122,19 +175,34 @@ def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _configured(
-    config: Config, target: Target, at: _Address, node: str, found: Found | None
-) -> Instance:
+def _listed(
+    config: Config, want: Wanted, at: _Address, node: str, table: _Table
+) -> Iterator[Instance]:
+    """Yield what a named target is: the servers found here that it means, else itself."""
+    twins = table.twins(want, at)
+    for found in twins:
+        yield _named(config, want, at, node, found)
+    if not twins and not (want.kind == "vllm" and table.known(want)):
+        yield _named(config, want, at, node, None)
+
+
+def _named(config: Config, want: Wanted, at: _Address, node: str, found: Found | None) -> Instance:
     launched = found.launch if found else None
-    name = node if at.local else _bracketed(at.host)
+    here = at.local or found is not None
+    port = launched.port if launched else at.port
+    host = found.address if found and found.address else node if here else at.host
+    deployment, pool = _deployment(config, port)
     labels = _identity(
         config,
-        deployment=target.deployment or _deployment(config, at.port)[0],
-        pool=_pool(found, target.pool or _deployment(config, at.port)[1]),
-        model_name=target.model_name or (launched.model if launched else ""),
-        server=target.server or f"{name}:{at.port}",
+        namespace=want.namespace or config.namespace,
+        deployment=want.deployment or deployment,
+        pool=_pool_of(want, found, pool),
+        model_name=want.model_name or (launched.model if launched else ""),
+        server=want.server or f"{_bracketed(host)}:{port}",
     )
-    return Instance(labels, node if at.local else "", target.url, found)
+    url = want.url if launched is None or port == at.port else _url(found)
+    place = node if here else want.node
+    return Instance(labels, place, url, found, want.kind, want.image, want.draining)
 
 
 def _discovered(config: Config, found: Found, node: str) -> Instance:
@@ -143,6 +211,7 @@ def _discovered(config: Config, found: Found, node: str) -> Instance:
     host = found.address or node
     labels = _identity(
         config,
+        namespace=config.namespace,
         deployment=deployment,
         pool=_pool(found, pool),
         model_name=launched.model,
@@ -151,8 +220,10 @@ def _discovered(config: Config, found: Found, node: str) -> Instance:
     return Instance(labels, node, _url(found), found)
 
 
-def _url(found: Found) -> str:
+def _url(found: Found | None) -> str:
     """Return where a server that runs here serves its metrics."""
+    if found is None:
+        return ""
     launched = found.launch
     if launched.headless:
         return ""
@@ -169,16 +240,25 @@ def _deployment(config: Config, port: int) -> tuple[str, str]:
     return config.deployment, ""
 
 
-def _pool(found: Found | None, configured: str) -> Pool:
+def _pool(found: Found | None, configured: str, role: str = "") -> Pool:
     if found is None:
-        return pool_of(configured=configured)
+        return pool_of(configured=configured, role_label=role)
     launched = found.launch
-    if launched.encoder and not launched.kv_connector:
+    if launched.encoder and not launched.kv_connector and not role:
         configured = configured or "encode"
     told = None if launched.kv_connector is None else bool(launched.kv_connector)
-    return pool_of(configured=configured, kv_role=launched.kv_role, kv_connector=told)
+    return pool_of(
+        configured=configured, role_label=role, kv_role=launched.kv_role, kv_connector=told
+    )
+
+
+def _pool_of(want: Wanted, found: Found | None, configured: str) -> str:
+    """Return the pool of a named target; of a program beside vLLM only what was said of it."""
+    if want.kind in ROUTERS:
+        return want.pool or "router"
+    return _pool(found, want.pool or configured, want.role) if want.kind == "vllm" else want.pool
 
 
 def _identity(config: Config, **labels: str) -> dict[str, str]:
-    whole = {"cluster": config.cluster, "namespace": config.namespace, **labels}
+    whole = {"cluster": config.cluster, **labels}
     return {name: value for name, value in whole.items() if value}

@@ -29,6 +29,7 @@ class Look:
         cgroup: Where cgroups are mounted.
         seconds: How long a task may take.
         sys: Where /sys is mounted.
+        peers: The programs beside vLLM whose pages are passed through.
     """
 
     config: Config
@@ -38,6 +39,7 @@ class Look:
     cgroup: Path
     seconds: float
     sys: Path = Path("/sys")
+    peers: Sequence[Instance] = ()
 
 
 @dataclass

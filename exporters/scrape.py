@@ -11,16 +11,16 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, wait
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from catalog.address import bare_url, printable
 from catalog.config import Config
 from catalog.pages import combine
-from exporters import container, host
+from exporters import container, host, infiniband, numa
 from exporters.answer import Answer
 from exporters.discovery import Discovery, Found
 from exporters.families import Families
@@ -28,10 +28,19 @@ from exporters.fetch import Fetch, FetchError, fetch
 from exporters.gpu import Gpu
 from exporters.info import Info
 from exporters.instances import instances, node_name, own_addresses
+from exporters.logs import Logs
 from exporters.look import Collector, Look, Result, Task
+from exporters.network import Network
+from exporters.pcie import Pcie
+from exporters.peers import Peers
+from exporters.pressure import Pressure
 from exporters.process import Process
+from exporters.pss import Pss
+from exporters.seen import Seen
+from exporters.sources import Sources
 from exporters.threads import Threads
 from exporters.vllm import Vllm
+from exporters.wanted import Wanted
 
 MAX_THREADS: Final = 128
 DISCOVERY: Final = "discovery"
@@ -42,13 +51,22 @@ Key = tuple[str, str]
 
 def collectors(fetcher: Fetch, clock: Callable[[], float]) -> dict[str, Collector]:
     """Return all collectors by name: the one place where they are registered."""
+    seen = Seen(clock)
     return {
         "host": host.tasks,
+        "numa": numa.tasks,
+        "pressure": Pressure().tasks,
+        "network": Network().tasks,
+        "infiniband": infiniband.tasks,
+        "pcie": Pcie().tasks,
         "process": Process().tasks,
+        "pss": Pss().tasks,
         "container": container.tasks,
         "gpu": Gpu().tasks,
-        "info": Info(fetcher, clock).tasks,
-        "vllm": Vllm(fetcher).tasks,
+        "vllm": Vllm(fetcher, seen).tasks,
+        "info": Info(fetcher, seen, clock).tasks,  # waits for what the pages of new servers say
+        "logs": Logs(clock).tasks,
+        "peers": Peers(fetcher).tasks,
     }
 
 
@@ -70,6 +88,8 @@ class Exporter:
         sys: Where /sys is mounted; None: as configured.
         fetcher: Reads pages.
         clock: Monotonic seconds.
+        only: The collectors that run; None: all.
+        threads: To run them in, shared with others and closed by them; None: its own.
     """
 
     def __init__(
@@ -81,15 +101,23 @@ class Exporter:
         sys: Path | None = None,
         fetcher: Fetch = fetch,
         clock: Callable[[], float] = time.monotonic,
+        only: Collection[str] | None = None,
+        threads: Threads[Any] | None = None,
     ) -> None:
-        self._config = config
+        self._config = _without_asked(config)
         self._proc = proc or Path(config.exporter.proc)
         self._sys = sys or Path(config.exporter.sys)
         self._cgroup = cgroup or self._sys / "fs" / "cgroup"
         self._clock = clock
         self._discovery = Discovery(self._proc, clock)
-        self._collectors = collectors(fetcher, clock)
-        self._threads: Threads[_Outcome] = Threads(MAX_THREADS)
+        self._sources = Sources(config, clock)
+        self._collectors = {
+            name: collector
+            for name, collector in collectors(fetcher, clock).items()
+            if only is None or name in only
+        }
+        self._shared = threads
+        self._threads: Threads[_Outcome] = threads or Threads(MAX_THREADS)
         self._running: dict[Key, Future[_Outcome]] = {}
         self._dropped: dict[str, Counter[str]] = {}
         self._said: dict[Key, str] = {}
@@ -99,7 +127,8 @@ class Exporter:
 
     def close(self) -> None:
         """Let the threads end."""
-        self._threads.close()
+        if self._shared is None:
+            self._threads.close()
 
     def page(self, seconds: float | None = None) -> bytes:
         """Return the node's page in the text format, collected now."""
@@ -133,17 +162,19 @@ class Exporter:
         deadline = self._clock() + (limit if seconds is None else min(limit, seconds))
         found, outcomes = self._discover(deadline)
         self.ready = self.ready or not outcomes[DISCOVERY, ""].problem
-        listed, problems = instances(self._config, found, self._addresses())
+        named = self._sources.wanted()
+        listed, problems = instances(self._config, found, self._addresses(named), named)
         if problems:
             outcomes[DISCOVERY, ""] = outcomes[DISCOVERY, ""]._replace(problem="; ".join(problems))
         look = Look(
             self._config,
             node_name(self._config),
-            listed,
+            [i for i in listed if i.kind == "vllm"],
             self._proc,
             self._cgroup,
             max(0.0, deadline - self._clock()),
             self._sys,
+            [i for i in listed if i.kind != "vllm"],
         )
         outcomes |= self._collect(look, deadline)
         pages = [o.result.page for o in outcomes.values() if o.result.page is not None]
@@ -152,8 +183,8 @@ class Exporter:
         self._tell(outcomes, {i.server: i.url for i in listed})
         return Answer(self._own(outcomes), passed)
 
-    def _addresses(self) -> frozenset[str]:
-        return own_addresses() if self._config.exporter.targets else frozenset()
+    def _addresses(self, named: Sequence[Wanted]) -> frozenset[str]:
+        return own_addresses() if self._config.exporter.targets or named else frozenset()
 
     def _discover(self, deadline: float) -> tuple[Sequence[Found], dict[Key, _Outcome]]:
         found: list[Found] = []
@@ -163,7 +194,7 @@ class Exporter:
             return Result()
 
         wanted = {(DISCOVERY, ""): Task(run)} if self._config.exporter.discover else {}
-        outcomes = self._run(wanted, deadline)
+        outcomes = self._run({**wanted, **self._sources.due()}, deadline)
         if not wanted:
             outcomes[DISCOVERY, ""] = _Outcome(Result(), "", 0.0)
         return ([] if outcomes[DISCOVERY, ""].problem else found), outcomes
@@ -250,7 +281,8 @@ class Exporter:
             if kind == self._said.get(key, ""):
                 continue
             name, server = key
-            url = f" ({bare_url(urls[server])})" if name == "vllm" and urls.get(server) else ""
+            paged = name in ("vllm", "peers") and urls.get(server)
+            url = f" ({bare_url(urls[server])})" if paged else ""
             about = printable(f"{name} of {server}{url}" if server else name)
             if kind:
                 log.warning("collector %s: %s", about, printable(outcome.problem))
@@ -259,6 +291,13 @@ class Exporter:
         self._said = {
             key: re.sub(r"[0-9.]+", "#", o.problem) for key, o in outcomes.items() if o.problem
         }
+
+
+def _without_asked(config: Config) -> Config:
+    """Return *config* without the targets whose pages are got one by one."""
+    kept = tuple(t for t in config.exporter.targets if not t.on_request)
+    exporter = config.exporter.model_copy(update={"targets": kept})
+    return config.model_copy(update={"exporter": exporter})
 
 
 def _reason(error: Exception) -> str:

@@ -25,16 +25,18 @@ class Threads(Generic[T]):
             queue.SimpleQueue()
         )
         self._started = 0
+        self._lock = threading.Lock()
 
     def submit(self, run: Callable[[], T]) -> Future[T]:
-        """Have *run* called; not safe for two callers at once."""
+        """Have *run* called."""
         future: Future[T] = Future()
         self._todo.put((future, run))
-        if not self._idle.acquire(blocking=False) and self._started < self._limit:
-            self._started += 1
-            threading.Thread(
-                target=self._work, name=f"leadline-{self._started}", daemon=True
-            ).start()
+        with self._lock:
+            if not self._idle.acquire(blocking=False) and self._started < self._limit:
+                self._started += 1
+                threading.Thread(
+                    target=self._work, name=f"leadline-{self._started}", daemon=True
+                ).start()
         return future
 
     def close(self) -> None:

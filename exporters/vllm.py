@@ -13,6 +13,7 @@ from exporters.families import Families
 from exporters.fetch import Fetch
 from exporters.instances import Instance
 from exporters.look import Look, Result, Task
+from exporters.seen import Seen
 
 _MODEL = re.compile(rb'[{,]model_name="((?:[^"\\\n]|\\.)+)"')
 _UNESCAPED: Final = {"\\n": "\n", '\\"': '"', "\\\\": "\\"}
@@ -27,10 +28,11 @@ class _Splicing:
 
 
 class Vllm:
-    """Reads pages by *fetch* and remembers per server how to splice."""
+    """Reads pages by *fetch*, remembers per server how to splice, tells *seen* what they say."""
 
-    def __init__(self, fetch: Fetch) -> None:
+    def __init__(self, fetch: Fetch, seen: Seen | None = None) -> None:
         self._fetch = fetch
+        self._seen = seen
         self._splicing: dict[str, _Splicing] = {}
 
     def tasks(self, look: Look) -> Mapping[str, Task]:
@@ -52,7 +54,12 @@ class Vllm:
         """
         exporter = look.config.exporter
         timeout = min(exporter.target_timeout, look.seconds)
-        text = self._fetch(instance.url, timeout, int(exporter.max_page))
+        text = b""
+        try:
+            text = self._fetch(instance.url, timeout, int(exporter.max_page))
+        finally:
+            if self._seen is not None:
+                self._seen.tell(instance.incarnation, text)
         page = self._splicer(instance, text).splice(text)
         return Result(_up(instance, 1), page)
 

@@ -17,7 +17,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from catalog.address import listen_address
-from catalog.config import Config, Target
+from catalog.config import Config
+from catalog.config_targets import Target
 from exporters.cmdline import Launch
 from exporters.discovery import Discovery, Found
 from exporters.scrape import Exporter
