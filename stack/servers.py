@@ -1,5 +1,6 @@
 """Prometheus and Alertmanager as programs of a stack, on loopback."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from stack import binaries
@@ -9,7 +10,9 @@ from stack.programs import Program, Stack
 RETENTION = "10y"
 
 
-def prometheus(config: Path, data: Path, port: int, *, resend: str = "1m") -> Program:
+def prometheus(
+    config: Path, data: Path, port: int, *, resend: str = "1m", features: Sequence[str] = ()
+) -> Program:
     """Prometheus with its data in a folder, ready once it would answer queries.
 
     It discovers its Alertmanagers after some five seconds, an alert that fires before is sent
@@ -25,6 +28,8 @@ def prometheus(config: Path, data: Path, port: int, *, resend: str = "1m") -> Pr
         f"--rules.alert.resend-delay={resend}",
         "--log.level=warn",
     ]
+    if features:
+        argv.append(f"--enable-feature={','.join(features)}")
     assets = program.resolve().parents[1] / "share/prometheus/web"
     # Debian keeps the web pages outside the program; other builds don't know the flag.
     if assets.is_dir() and assets.is_relative_to(binaries.cache_folder().resolve()):

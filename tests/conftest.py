@@ -60,6 +60,7 @@ class StartPrometheus(Protocol):
         interval: str = "1s",
         port: int | None = None,
         scrapes: Sequence[Mapping[str, Any]] = (),
+        features: Sequence[str] = (),
     ) -> Server:
         """Return it, ready; `scrapes` are scrape configurations written out, instead of jobs."""
 
@@ -88,6 +89,7 @@ def _prometheus(factory: pytest.TempPathFactory) -> Iterator[StartPrometheus]:
             interval: str = "1s",
             port: int | None = None,
             scrapes: Sequence[Mapping[str, Any]] = (),
+            features: Sequence[str] = (),
         ) -> Server:
             nonlocal count
             count += 1
@@ -109,7 +111,9 @@ def _prometheus(factory: pytest.TempPathFactory) -> Iterator[StartPrometheus]:
                 written = {**yaml.safe_load(config.read_text()), "scrape_configs": list(scrapes)}
                 config.write_text(yaml.safe_dump(written, sort_keys=False))
             port = port or programs.free_port()
-            stack.start(servers.prometheus(config, home / "data", port, resend="1s"))
+            stack.start(
+                servers.prometheus(config, home / "data", port, resend="1s", features=features)
+            )
             return Server(f"http://127.0.0.1:{port}", home, stack)
 
         yield start

@@ -196,12 +196,12 @@ def config() -> Callable[..., Config]:
 
 
 @pytest.fixture
-def serve() -> Iterator[Callable[[Exporter], str]]:
-    """Serves an exporter on loopback and returns the address of its metrics."""
+def serve() -> Iterator[Callable[..., str]]:
+    """Serves an exporter on loopback, with more of its server, and returns its page's address."""
     stops: list[Any] = []
 
-    def start(exporter: Exporter) -> str:
-        server = ExporterServer("127.0.0.1", 0, exporter)
+    def start(exporter: Exporter, **more: Any) -> str:
+        server = ExporterServer("127.0.0.1", 0, exporter, **more)
         context = _serving(server)
         context.__enter__()
         stops.append((context, exporter))
