@@ -129,9 +129,9 @@ def boot_time(root: Path) -> float:
 
     Raises:
         OSError: /proc/stat can't be read.
-        ValueError: It has no boot time.
+        ValueError: It has no boot time, or one that makes no sense.
     """
     for line in read(root / "stat", 1 << 20).split(b"\n"):
         if line.startswith(b"btime "):
-            return float(line.split()[1])
+            return float(number(line[6:]))
     raise ValueError("/proc/stat has no btime")
