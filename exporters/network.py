@@ -42,13 +42,17 @@ class Network:
         """Read all interfaces that have a device behind them.
 
         Raises:
-            OSError: They can't be read.
             ValueError: The table makes no sense.
         """
         result = Result()
+        try:
+            table = _table(look.proc)
+        except OSError as error:
+            self._absent.say("network interfaces", error)
+            return result
         counted = {
             name: numbers
-            for name, numbers in counters(_table(look.proc)).items()
+            for name, numbers in counters(table).items()
             if _wanted(look.sys / "class" / "net", name)
         }
         if len(counted) > MAX_INTERFACES:
