@@ -13,7 +13,7 @@ import numpy as np
 
 from catalog.labels import Pool
 from catalog.metric import Metric
-from catalog.own import GPU
+from catalog.signals import METRICS
 from simulator.fleet import Server
 from simulator.noise import FloatArray, keys, smooth
 from simulator.scenario import GIB
@@ -39,6 +39,8 @@ _BUSY: Final[dict[Pool, dict[str, float]]] = {
         "sm_occupancy_ratio": 0.072, "tensor_active_ratio": 0.09, "dram_active_ratio": 0.571,
     },
 }  # fmt: skip
+_STEADY: Final = ("memory_used_bytes", "memory_total_bytes", "power_limit_watts",
+                  "memory_clock_hertz")  # fmt: skip
 _FILLED: Final[dict[Pool, float]] = {"prefill": 0.90, "decode": 0.92}
 
 
@@ -63,13 +65,11 @@ def gpus(
         }
         jitter = smooth(keys(world.seed, f"gpu/{server.node}/{gpu}"), at, 120.0)[0]
         busy = _busy(server.pool, load * (1.0 + 0.03 * jitter)) * server.up(at)
-        for metric in GPU:
-            name = metric.name.removeprefix("leadline_gpu_")
-            if name == "clock_event":
-                for reason in _REASONS:
-                    yield metric, labels | {"reason": reason}, np.zeros_like(at)
-            else:
-                yield metric, labels, _value(server.pool, name, busy, at)
+        for name in (*_STEADY, *_IDLE, "energy_joules_total"):
+            yield METRICS[f"leadline_gpu_{name}"], labels, _value(server.pool, name, busy, at)
+        for reason in _REASONS:
+            event = METRICS["leadline_gpu_clock_event"]
+            yield event, labels | {"reason": reason}, np.zeros_like(at)
 
 
 def _busy(pool: Pool, load: FloatArray) -> FloatArray:

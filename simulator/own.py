@@ -60,16 +60,16 @@ def _of_node(
     mine = world.fleet.labels(server)
     for process, values in read.processes.items():
         labels = mine | node | {"process": process.kind, "rank": process.rank}
-        for metric in PROCESS:
-            value = values[metric.name.removeprefix("leadline_process_")]
-            is_start = metric.name.endswith("start_time_seconds")
+        for name, value in values.items():
+            is_start = name == "start_time_seconds"
+            metric = METRICS[f"leadline_process_{name}"]
             yield Row(metric, labels, value + epoch if is_start else value)
     cgroup = mine | node | {"cgroup": f"vllm-{server.pool}-{server.node}"}
-    for metric in CONTAINER:
-        yield Row(metric, cgroup, read.container[metric.name.removeprefix("leadline_container_")])
+    for name, value in read.container.items():
+        yield Row(METRICS[f"leadline_container_{name}"], cgroup, value)
     host = {"cluster": world.fleet.cluster} | node
-    for metric in HOST:
-        yield Row(metric, host, read.host[metric.name.removeprefix("leadline_host_memory_")])
+    for name, value in read.host.items():
+        yield Row(METRICS[f"leadline_host_memory_{name}"], host, value)
     setup = {
         "kv_role": _ROLE[server.pool],
         "vllm_version": VERSION,
