@@ -1,150 +1,173 @@
-"""The exporter's HTTP side: `/metrics`, `/healthz` and a landing page, on loopback unless told.
+"""The exporter's server: on loopback unless told, each connection in a thread of its own.
 
-Each request has a connection of its own, as many as `MAX_CONNECTIONS` at once, and so long to be
-made: a client that sends a byte a second holds its place for seconds, not for ever.
+One request a connection, as many at once as `MAX_CONNECTIONS`, and so long to be made: a client
+that sends a byte a second holds its place for seconds, and gives it up to the next who comes when
+all are taken. A TLS handshake is part of that time, in the connection's own thread: one that is
+never finished holds up nobody.
 """
 
 from __future__ import annotations
 
-import gzip
-import io
+import contextlib
 import logging
 import signal
 import socket
+import socketserver
+import ssl
 import threading
 import time
-from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Collection
 from typing import Any, Final
 
 from catalog.address import listen_address
-from catalog.config import Config
-from catalog.exposition import CONTENT_TYPE
-from exporters.fetch import DeadlineReader
+from catalog.config import Config, ConfigError
+from exporters.handler import Handler, Request
+from exporters.on_request import OnRequest
+from exporters.places import Place, Places
 from exporters.scrape import Exporter
+from exporters.web import Settings, Web
+from exporters.web_tls import may_connect
 
 MAX_CONNECTIONS: Final = 32
 REQUEST_SECONDS: Final = 10.0
 COULD_NOT_RUN: Final = 2
-_MARGIN: Final = 0.5  # left of Prometheus' timeout for the way back, as blackbox_exporter does
-_COMPRESSION: Final = 1  # a page shrinks twentyfold at any level, and level 6 costs thrice the CPU
-_LANDING: Final = b"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>Leadline exporter</title></head>
-<body><h1>Leadline exporter</h1>
-<p>vLLM servers of this node, their processes, containers and host.</p>
-<p><a href="/metrics">Metrics</a> <a href="/healthz">Health</a></p></body></html>
-"""
+_NO_DESCRIPTORS_SECONDS: Final = 0.1
+_PLAIN: Final = b"HTTP/1.0 400 Bad Request\r\n\r\nthis page is served over https\n"
 log = logging.getLogger("leadline.exporters")
 
 
-class _Handler(BaseHTTPRequestHandler):
-    """Answers GET and HEAD."""
-
-    server: ExporterServer
-    server_version = "leadline-exporter"
-    sys_version = ""
-
-    def setup(self) -> None:
-        """Bound the time that the request may take to arrive."""
-        super().setup()
-        deadline = time.monotonic() + REQUEST_SECONDS
-        self.rfile.close()
-        self.rfile = io.BufferedReader(DeadlineReader(self.connection, deadline, time.monotonic))
-
-    def do_GET(self) -> None:
-        """Serve one page."""
-        path = self.path.partition("?")[0]
-        if path == "/metrics":
-            page = self.server.exporter.page(self._seconds())
-            self._answer(HTTPStatus.OK, CONTENT_TYPE, page)
-        elif path == "/healthz":
-            self._answer(HTTPStatus.OK, "text/plain; charset=utf-8", b"ok\n")
-        elif path == "/":
-            self._answer(HTTPStatus.OK, "text/html; charset=utf-8", _LANDING)
-        else:
-            self._answer(HTTPStatus.NOT_FOUND, "text/plain; charset=utf-8", b"see /metrics\n")
-
-    do_HEAD = do_GET  # noqa: N815 - the name http.server looks for
-
-    def _seconds(self) -> float | None:
-        """Return how long Prometheus waits for the page, if it says so."""
-        try:
-            told = float(self.headers.get("X-Prometheus-Scrape-Timeout-Seconds", ""))
-        except ValueError:
-            return None
-        return max(told - _MARGIN, told / 2) if told > 0 else None
-
-    def _answer(self, status: HTTPStatus, kind: str, body: bytes) -> None:
-        packed = "gzip" in self.headers.get("Accept-Encoding", "")
-        body = gzip.compress(body, _COMPRESSION, mtime=0) if packed else body
-        self.connection.settimeout(REQUEST_SECONDS)
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("X-Content-Type-Options", "nosniff")
-        if packed:
-            self.send_header("Content-Encoding", "gzip")
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
-
-    def log_message(self, *_: Any) -> None:
-        """Stay quiet: a line a scrape is no event."""
-
-
-class ExporterServer(ThreadingHTTPServer):
+class ExporterServer(socketserver.TCPServer):
     """Serves an exporter's page at an address.
+
+    Args:
+        host, port: Where to listen.
+        exporter: Whose page.
+        web: TLS, passwords and headers.
+        on_request: What `/probe` answers; None: nothing.
 
     Raises:
         OSError: The address can't be had.
     """
 
-    daemon_threads = True
+    allow_reuse_address = True
     request_queue_size = MAX_CONNECTIONS
 
-    def __init__(self, host: str, port: int, exporter: Exporter) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        exporter: Exporter,
+        web: Web | None = None,
+        on_request: OnRequest | None = None,
+    ) -> None:
         self.exporter = exporter
+        self.web = web or Web()
+        self.on_request = on_request
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._places = threading.BoundedSemaphore(MAX_CONNECTIONS)
-        super().__init__((host, port), _Handler)
+        self._places = Places(MAX_CONNECTIONS)
+        super().__init__((host, port), Handler)
 
     @property
     def url(self) -> str:
         """Where the metrics are."""
         host, port = self.server_address[:2]
         name = host.decode() if isinstance(host, bytes | bytearray) else str(host)
-        return f"http://{f'[{name}]' if ':' in name else name}:{port}/metrics"
+        scheme = "https" if self.web.settings().context else "http"
+        return f"{scheme}://{f'[{name}]' if ':' in name else name}:{port}/metrics"
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """Accept a connection; without a descriptor to spare wait a moment, not in a busy loop."""
+        try:
+            return super().get_request()
+        except OSError:
+            time.sleep(_NO_DESCRIPTORS_SECONDS)
+            raise
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Serve in a thread if there is a place; else hang up."""
-        if not self._places.acquire(blocking=False):
+        place = self._places.enter(request)
+        if place is None:
             self.shutdown_request(request)
             return
-        super().process_request(request, client_address)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Serve one connection, then give the place back."""
         try:
-            super().process_request_thread(request, client_address)
+            threading.Thread(
+                target=self._serve, args=(place, client_address), name="leadline-http", daemon=True
+            ).start()
+        except RuntimeError:  # no more threads
+            self._places.leave(place)
+            self.shutdown_request(request)
+
+    def _serve(self, place: Place, client_address: Any) -> None:
+        """Serve one connection, then give the place back."""
+        deadline = time.monotonic() + REQUEST_SECONDS
+        try:
+            settings = self.web.settings()
+            if settings.context and not _secured(place, settings, deadline):
+                return
+            request = Request(place.socket, settings, deadline, lambda: self._places.arrived(place))
+            Handler(request, client_address, self)  # type: ignore[arg-type]
+        except Exception:  # a client went away or took too long: it is its own loss
+            log.debug("a client was not served to the end", exc_info=True)
         finally:
-            self._places.release()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
-        """Pass over a client that went away or took too long."""
-        log.debug("a client was not served to the end", exc_info=True)
+            _close(place)
+            self._places.leave(place)
 
 
-def run(config: Config, stop: threading.Event | None = None) -> int:
+def _secured(place: Place, settings: Settings, deadline: float) -> bool:
+    """Whether TLS is up, by the deadline and with somebody who may connect."""
+    assert settings.context is not None  # noqa: S101 - for the type checker
+    place.socket.settimeout(max(0.01, deadline - time.monotonic()))
+    plain = place.socket
+    place.socket = secure = settings.context.wrap_socket(
+        plain, server_side=True, do_handshake_on_connect=False
+    )
+    try:
+        secure.do_handshake()
+    except ssl.SSLError as error:
+        if error.reason == "HTTP_REQUEST":
+            socket.socket.sendall(secure, _PLAIN)
+        return False
+    return settings.sans is None or may_connect(secure.getpeercert(), settings.sans)
+
+
+def _close(place: Place) -> None:
+    """Say goodbye without waiting for an answer, and let go of the socket."""
+    sock = place.socket
+    with contextlib.suppress(OSError, ValueError):
+        if isinstance(sock, ssl.SSLSocket) and not place.evicted:
+            sock.settimeout(0)
+            sock.unwrap()
+    place.hang_up()
+    with contextlib.suppress(OSError):
+        sock.close()
+
+
+def run(
+    config: Config,
+    stop: threading.Event | None = None,
+    only: Collection[str] | None = None,
+) -> int:
     """Serve this node's page until *stop* is set, by default by SIGINT or SIGTERM.
 
+    Args:
+        config: As loaded.
+        stop: Ends it.
+        only: The collectors that run; None: all.
+
     Returns:
-        0 once stopped; 2 if the address can't be had, with one line in the log.
+        0 once stopped; 2 if the address or the web configuration can't be had, with one line in
+        the log.
     """
     listen = config.exporter.listen
-    exporter = Exporter(config)
+    try:
+        web = Web(config.exporter.web_config_file)
+    except ConfigError as error:
+        log.error("%s", error)
+        return COULD_NOT_RUN
+    exporter, on_request = Exporter(config, only=only), OnRequest(config)
     try:
         host, port = listen_address(listen)
-        server = ExporterServer(host, port, exporter)
+        server = ExporterServer(host, port, exporter, web, on_request)
     except ValueError as error:
         log.error("exporter.listen: %s", error)
         return COULD_NOT_RUN
@@ -155,12 +178,15 @@ def run(config: Config, stop: threading.Event | None = None) -> int:
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1})
     thread.start()
     log.info("serving %s", server.url)
+    # Looks for servers before anybody asks, so that `/readyz` can tell.
+    threading.Thread(target=exporter.page, name="leadline-first", daemon=True).start()
     try:
         stop.wait()
     finally:
         server.shutdown()
         server.server_close()
         exporter.close()
+        on_request.close()
         thread.join()
     return 0
 

@@ -1,13 +1,11 @@
 """The whole page as real Prometheus sees it, whatever the servers behind it do."""
 
-import contextlib
 import gzip
 import logging
 import socket
 import subprocess
 import threading
 import time
-import urllib.request
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +20,6 @@ from catalog.config_targets import Target
 from exporters.cmdline import Launch
 from exporters.discovery import Discovery, Found
 from exporters.scrape import Exporter
-from exporters.server import MAX_CONNECTIONS, run
 from stack import binaries
 from stack.configs import Job
 
@@ -347,59 +344,6 @@ def test_two_targets_of_one_name_are_said_and_read_once(
     assert text.count("\na{") == 1
     assert outcomes(text, "discovery") == {"": 0.0}
     assert "same is there twice" in caplog.text
-
-
-def test_http_side(fakes: Any, config: Make, serve: Serve, get: Get) -> None:
-    """Gzip on request, health, landing page, and nothing else."""
-    url = serve(Exporter(config()))
-    base = url.removesuffix("metrics")
-    plain, packed = get(url), get(url, Accept_Encoding="gzip")
-    assert names(plain.decode()).keys() == names(packed.decode()).keys()
-    assert get(f"{base}healthz") == b"ok\n"
-    assert b'href="/metrics"' in get(base)
-    with pytest.raises(urllib.request.HTTPError) as refused:
-        get(f"{base}metrics/../etc")
-    assert refused.value.code == 404
-    refused.value.close()
-
-
-def test_idle_clients_do_not_keep_others_out(config: Make, serve: Serve, get: Get) -> None:
-    """More connections than places are hung up on, and places come free again."""
-    url = serve(Exporter(config()))
-    host, _, port = url.split("/")[2].rpartition(":")
-    idle = [socket.create_connection((host, int(port)), timeout=30) for _ in range(MAX_CONNECTIONS)]
-    with socket.create_connection((host, int(port)), timeout=30) as further:
-        further.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
-        with contextlib.suppress(ConnectionResetError):
-            assert further.recv(100) == b""
-    for connection in idle:
-        connection.close()
-    deadline = time.monotonic() + 20
-    while True:
-        try:
-            assert get(url.replace("metrics", "healthz")) == b"ok\n"
-            break
-        except OSError:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-
-
-def test_run_serves_until_stopped_and_says_why_it_cannot(
-    config: Make, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Exit code 0 once stopped; 2 with one line for a taken address."""
-    stop = threading.Event()
-    stop.set()
-    assert run(config(), stop) == 0
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
-        assert run(config(listen=address), stop) == 2
-    said = [r.getMessage() for r in caplog.records if r.levelno == logging.ERROR]
-    assert len(said) == 1
-    assert address in said[0]
-    assert "--listen" in said[0]
 
 
 @pytest.mark.parametrize(
