@@ -44,12 +44,38 @@ def exporter(args: argparse.Namespace) -> int:
             "listen": args.listen,
             "vllm": False if args.no_vllm else None,
             "targets": targets or None,
+            "logs": [_log(text) for text in args.log] or None,
         },
         cluster=args.cluster,
         namespace=args.namespace,
         deployment=args.deployment,
     )
     return run(config)
+
+
+def probe(args: argparse.Namespace) -> int:
+    """Send requests of our own through the gateway: what a user waits for, and gets."""
+    from exporters.probe_run import once
+    from exporters.server import run
+
+    given = ("url", "model", "every", "deadline", "prompt_tokens", "output_tokens", "constrain",
+             "api_key_file", "ca_file")  # fmt: skip
+    asked = {name: getattr(args, name) for name in given}
+    config = _config(
+        args,
+        exporter={
+            "probe": {**asked, "answers": False if args.no_answers else None},
+            "listen": args.listen,
+            # A probe beside a node's exporter says nothing of the node again.
+            "discover": False, "vllm": False, "targets": [], "logs": [],
+        },
+        cluster=args.cluster,
+        namespace=args.namespace,
+        deployment=args.deployment,
+    )  # fmt: skip
+    if not config.exporter.probe.url:
+        raise UsageError("nothing to probe: name --url http://gateway/v1 and --model")
+    return once(config) if args.once else run(config, only=("probe",))
 
 
 def detect(args: argparse.Namespace) -> int:
@@ -198,6 +224,15 @@ def _target(text: str) -> dict[str, str]:
     return {"url": url, **_pairs(rest, "--target")}
 
 
+def _log(text: str) -> dict[str, str]:
+    """Return `PATH|unit:UNIT|opened[,port=P][,server=S]` as a log of the configuration."""
+    where, *rest = text.split(",")
+    if where == "opened":
+        return {"opened": "true", **_pairs(rest, "--log")}
+    kind, value = ("unit", where[5:]) if where.startswith("unit:") else ("path", where)
+    return {kind: value, **_pairs(rest, "--log")}
+
+
 def _store(kind: Callable[..., Any], config: Config) -> Any:
     prom = config.prometheus
     return kind(prom.url, timeout=prom.timeout, bearer_token_file=prom.bearer_token_file)
@@ -316,15 +351,52 @@ def _node_commands(command: Command) -> None:
         help="a vLLM server that can't be found in the process table; may be repeated",
     )  # fmt: skip
     sub.add_argument("--no-vllm", action="store_true", help="Prometheus scrapes vLLM itself")
+    sub.add_argument(
+        "--log", action="append", default=[], metavar="PATH|unit:UNIT|opened[,port=N][,server=S]",
+        help="a vLLM log to read, or what the servers found here write to; may be repeated",
+    )  # fmt: skip
     sub.add_argument("--cluster", metavar="NAME", help="label cluster")
     sub.add_argument("--namespace", metavar="NAME", help="label namespace")
     sub.add_argument(
         "--deployment", metavar="NAME", help="label deployment of the servers found here"
     )
 
+    sub = command(
+        probe, "probe --url http://gateway/v1 --model glm --once",
+        "probe --url http://gateway/v1 --model glm --every 60s --deployment glm",
+        "probe --config leadline.yaml --listen 0.0.0.0:9842",
+    )  # fmt: skip
+    _add_probe(sub)
+
     sub = command(up, "up", "up --config leadline.yaml --state /var/lib/leadline")
     sub.add_argument("--state", default="state", metavar="DIR", help="data of all programs")
     _add_bounds(sub)
+
+
+def _add_probe(sub: argparse.ArgumentParser) -> None:
+    """Add the flags of `probe`: they override `exporter.probe`."""
+    sub.add_argument("--url", metavar="URL", help="base of the gateway's API, http://gateway/v1")
+    sub.add_argument("--model", metavar="NAME", help="model to ask for")
+    sub.add_argument("--once", action="store_true", help="print one round; exit 1 if it went wrong")
+    sub.add_argument("--every", metavar="SPAN", help="time between probes (default: 60s)")
+    sub.add_argument("--deadline", metavar="SPAN", help="for one answer (default: 60s)")
+    sub.add_argument("--prompt-tokens", type=int, metavar="N", help="about (default: 512)")
+    sub.add_argument("--output-tokens", type=int, metavar="N", help="default: 32")
+    sub.add_argument("--no-answers", action="store_true", help="ask no questions, take times only")
+    sub.add_argument(
+        "--constrain", choices=("structured_outputs", "guided_choice", "none"),
+        help="how answers are held to a choice (default: structured_outputs)",
+    )  # fmt: skip
+    sub.add_argument(
+        "--api-key-file", metavar="FILE", help="API key; else the variable LEADLINE_PROBE_API_KEY"
+    )
+    sub.add_argument("--ca-file", metavar="FILE", help="certificates to trust beside the system's")
+    sub.add_argument(
+        "--listen", default="127.0.0.1:9842", metavar="HOST:PORT", help="default: 127.0.0.1:9842"
+    )
+    sub.add_argument("--cluster", metavar="NAME", help="label cluster")
+    sub.add_argument("--namespace", metavar="NAME", help="label namespace")
+    sub.add_argument("--deployment", metavar="NAME", help="label deployment: the P/D group asked")
 
 
 def _fleet_commands(command: Command) -> None:

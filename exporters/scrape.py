@@ -34,6 +34,7 @@ from exporters.network import Network
 from exporters.pcie import Pcie
 from exporters.peers import Peers
 from exporters.pressure import Pressure
+from exporters.probe import Probe
 from exporters.process import Process
 from exporters.pss import Pss
 from exporters.seen import Seen
@@ -66,6 +67,7 @@ def collectors(fetcher: Fetch, clock: Callable[[], float]) -> dict[str, Collecto
         "vllm": Vllm(fetcher, seen).tasks,
         "info": Info(fetcher, seen, clock).tasks,  # waits for what the pages of new servers say
         "logs": Logs(clock).tasks,
+        "probe": Probe(clock).tasks,
         "peers": Peers(fetcher).tasks,
     }
 
