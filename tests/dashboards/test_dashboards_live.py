@@ -1,11 +1,15 @@
-"""Every query of panels and runbooks on a real Prometheus that scrapes the simulated cluster."""
+"""Every query of panels and runbooks on real Prometheus servers.
+
+One scrapes the simulated cluster, one is given what the exporter said in a run of real vLLM.
+"""
 
 from __future__ import annotations
 
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from alerts import generate as rules
+from benchmarks.live.scrapes import read_scrapes
 from catalog.config import Config
 from catalog.signals import METRICS, SIGNALS
 from dashboards import generate
@@ -53,9 +58,18 @@ NO_DATA = tuple(
 """The simulated cluster has no offloading, no KV tiers and no probe."""
 
 
-class _Service(BaseHTTPRequestHandler):
+RECORD = Path(__file__).parents[1] / "fixtures" / "live" / "scrapes.xz"
+"""A real pair of vLLM servers with NIXL, under traffic."""
+
+ABSENT_LIVE = {"external_hit_ratio", "restore_bytes_rate"}
+"""Signals of vLLM whose panels stay empty on the recorded run: no offloading, no KV tiers."""
+
+
+class _Page(BaseHTTPRequestHandler):
+    """Answers every request with the text that the server's `page` gives."""
+
     def do_GET(self) -> None:
-        body = f"{SERVICE}{time.time()}\n{GPUS.read_text()}".encode()
+        body = self.server.page().encode()  # type: ignore[attr-defined]
         self.send_response(200)
         self.send_header("Content-Type", "text/plain; version=0.0.4")
         self.send_header("Content-Length", str(len(body)))
@@ -66,35 +80,65 @@ class _Service(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-@pytest.fixture(scope="module")
-def fleet(
-    module_prometheus: StartPrometheus, tmp_path_factory: pytest.TempPathFactory
+def _served(page: Any) -> ThreadingHTTPServer:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Page)
+    server.page = page  # type: ignore[attr-defined]
+    return server
+
+
+@contextmanager
+def _watched(
+    start: StartPrometheus, folder: Path, pages: Sequence[ThreadingHTTPServer], last: str
 ) -> Iterator[Server]:
-    """A Prometheus with all rules, over the simulated cluster in which nothing is wrong."""
-    folder = tmp_path_factory.mktemp("rules")
+    """Yield a Prometheus with all rules over *pages* once the query *last* has an answer."""
     written = [path for path in rules.write(Config(), folder) if path.parent.name == "rules"]
     for path in written:
         # Twice a minute is for fleets; a test can't wait that long.
         path.write_text(re.sub(r"interval: \w+", "interval: 2s", path.read_text()))
-    pages = (
-        simulator.serve("127.0.0.1:0", "none", 1),
-        ThreadingHTTPServer(("127.0.0.1", 0), _Service),
-    )
-    for page in pages:
+    jobs = []
+    for n, page in enumerate(pages):
         threading.Thread(target=page.serve_forever, args=(0.1,), daemon=True).start()
-    ports = [page.server_address[1] for page in pages]
-    jobs = [Job("leadline", [f"127.0.0.1:{ports[0]}"]),
-            Job("leadline-service", [f"127.0.0.1:{ports[1]}"])]  # fmt: skip
-    server = module_prometheus(jobs=jobs, rules=written, interval="2s")
+        name = "leadline-service" if n else "leadline"
+        jobs.append(Job(name, [f"127.0.0.1:{page.server_address[1]}"]))
+    server = start(jobs=jobs, rules=written, interval="2s")
     deadline = time.monotonic() + 60
-    # The last in the chain of rules: a target of a mean of two scrapes.
-    while not server.query("pool:leadline_tpot_mean:target") and time.monotonic() < deadline:
+    while not server.query(last) and time.monotonic() < deadline:
         time.sleep(0.5)
     time.sleep(3)
-    yield server
-    for page in pages:
-        page.shutdown()
-        page.server_close()
+    try:
+        yield server
+    finally:
+        for page in pages:
+            page.shutdown()
+            page.server_close()
+
+
+@pytest.fixture(scope="module")
+def fleet(
+    module_prometheus: StartPrometheus, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    """A Prometheus over the simulated cluster in which nothing is wrong."""
+    service = _served(lambda: f"{SERVICE}{time.time()}\n{GPUS.read_text()}")
+    pages = (simulator.serve("127.0.0.1:0", "none", 1), service)
+    # The last in the chain of rules: a target of a mean of two scrapes.
+    last = "pool:leadline_tpot_mean:target"
+    with _watched(module_prometheus, tmp_path_factory.mktemp("rules"), pages, last) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def recorded(
+    module_prometheus: StartPrometheus, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    """A Prometheus that is given the scrapes of a real run, one after another, only faster."""
+    # From where both servers serve; the last stays.
+    scrapes = [page for _, page in read_scrapes(RECORD)][40:]
+    turn = iter(scrapes)
+    pages = [_served(lambda: next(turn, scrapes[-1]))]
+    folder = tmp_path_factory.mktemp("recorded")
+    last = "pool:leadline_tpot_mean:target and pool:leadline_transfer_time_mean:mean5m"
+    with _watched(module_prometheus, folder, pages, last) as server:
+        yield server
 
 
 def _expand(text: str) -> str:
@@ -115,6 +159,21 @@ def test_every_query_of_every_panel_has_data(fleet: Server, expr: str) -> None:
     """A healthy cluster fills every panel, but for what it doesn't have."""
     found = fleet.query(expr)
     assert found or expr.startswith(NO_DATA)
+
+
+def test_every_query_answers_on_real_vllm(recorded: Server) -> None:
+    """Real vLLM fills the panels of every signal that its setup has."""
+    told = {
+        s.record: name
+        for name, s in SIGNALS.items()
+        if any(m.name.startswith(("vllm:", "leadline_process_anon")) for m in s.metrics)
+    }
+    empty, full = set(), set()
+    for query in (q.values[0] for q in _queries()):
+        names = {name for record, name in told.items() if record in query}
+        (full if recorded.query(query) else empty).update(names)
+    assert empty == ABSENT_LIVE
+    assert len(full) > 40
 
 
 def test_variables_list_the_cluster(fleet: Server) -> None:
