@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from catalog import promql
+from catalog import guards, promql
 from catalog.labels import LEVELS, Level
 from catalog.metric import Metric
 from catalog.metrics import vllm
@@ -14,7 +14,7 @@ from catalog.units import Unit
 NOT_PREFILL: Final = 'pool!="prefill"'
 NOT_DECODE: Final = 'pool!="decode"'
 
-W: Final = promql.WINDOW
+W: Final = guards.WINDOW
 
 
 def latency(
@@ -26,23 +26,28 @@ def latency(
     load: str = "",
     note: str = "",
     guard: str = "",
+    zeros: bool = False,
 ) -> Signal:
-    """Return the mean of a latency histogram by pool."""
+    """Return the mean of a latency histogram by pool; for *zeros* see `promql.mean`."""
     m = vllm(metric)
-    expr = promql.mean(m, LEVELS["pool"], where, vllm(guard) if guard else None)
+    other = vllm(guard) if guard else None
+    expr = promql.mean(m, LEVELS["pool"], where, other, zeros=zeros)
     return Signal(
         name, title, m.unit, "pool", expr, f"mean{W}", "up", (m,), load=load,
         note=note or " ".join(m.traps),
     )  # fmt: skip
 
 
-def quantile(name: str, title: str, q: float, metric: str, *, where: str = "") -> Signal:
-    """Return a quantile of a latency histogram by pool."""
+def quantile(
+    name: str, title: str, q: float, metric: str, *, where: str = "", zeros: bool = False
+) -> Signal:
+    """Return a quantile of a latency histogram by pool; for *zeros* see `promql.mean`."""
     m = vllm(metric)
     return Signal(
-        name, title, m.unit, "pool", promql.quantile(q, m, LEVELS["pool"], where),
+        name, title, m.unit, "pool", promql.quantile(q, m, LEVELS["pool"], where, zeros=zeros),
         f"quantile{W}", "up", (m,),
-        note="Equal to the highest bucket bound it may lie above it. Means are for drifts.",
+        note="Equal to the highest bucket bound it may lie above it (`above_top_ratio` tells); "
+             "below the lowest it is a guess. Means are for drifts.",
     )  # fmt: skip
 
 
@@ -75,12 +80,13 @@ def gauge(
     *,
     agg: promql.Aggregation = "sum",
     where: str = "",
+    engine: bool = False,
     bad: Direction | None = None,
     extra: tuple[str, ...] = (),
     note: str = "",
 ) -> Signal:
-    """Return a gauge as it stands."""
-    expr = promql.gauge(metric, (*LEVELS[level], *extra), agg, where)
+    """Return a gauge: as it stands, or believed only while its *engine* moves."""
+    expr = promql.gauge(metric, (*LEVELS[level], *extra), agg, where, engine=engine)
     return Signal(
         name, title, metric.unit, level, expr, agg, bad, (metric,), extra=extra,
         note=note or " ".join(metric.traps),
@@ -95,11 +101,13 @@ def ratio(
     *,
     where: str = "",
     bad: Direction = "down",
+    only: str = "",
     note: str = "",
 ) -> Signal:
     """Return the ratio of two counters by pool, with the counters beside it."""
     by = LEVELS["pool"]
-    expr = promql.ratio(promql.rate(successes, by, where), promql.rate(trials, by, where))
+    over, under = (promql.rate(m, by, where, only=only) for m in (successes, trials))
+    expr = promql.ratio(over, under)
     return Signal(
         name, title, "ratio", "pool", expr, f"ratio_rate{W}", bad, (successes, trials),
         counts=Counts(successes, trials, where), note=note or " ".join(successes.traps),

@@ -7,12 +7,11 @@ in the exporter: a fleet whose Prometheus scrapes vLLM directly gets the same an
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Literal
 
+from catalog import guards
+from catalog.guards import WINDOW
 from catalog.metric import Metric
-
-WINDOW: Final = "5m"
-"""Window of rates: five scrapes a minute apart still leave two samples after one is missed."""
 
 Aggregation = Literal["sum", "max", "min"]
 
@@ -37,9 +36,27 @@ def _by(labels: Sequence[str]) -> str:
     return f"by ({', '.join(labels)})"
 
 
-def gauge(metric: Metric, by: Sequence[str], agg: Aggregation = "sum", where: str = "") -> str:
-    """Return a gauge kept by *by*; `pid` series of a multiprocess server merge in the aggregate."""
-    return f"{agg} {_by(by)} ({_any_name(metric, selector('NAME', where))})"
+def gauge(
+    metric: Metric,
+    by: Sequence[str],
+    agg: Aggregation = "sum",
+    where: str = "",
+    *,
+    engine: bool = False,
+) -> str:
+    """Return a gauge kept by *by*; `pid` series of a multiprocess server are merged first.
+
+    Args:
+        metric: The gauge.
+        by: Labels kept.
+        agg: How the series that share them become one.
+        where: Label condition.
+        engine: Whether an engine's step sets it, so that it freezes: see `guards.believed`.
+    """
+    body = _any_name(metric, selector("NAME", where))
+    if agg == "sum":
+        body = guards.one_process(metric, body)
+    return f"{agg} {_by(by)} ({guards.believed(body) if engine else body})"
 
 
 def gpu_gauge(ours: Metric, dcgm: Metric, by: Sequence[str], scale: str = "") -> str:
@@ -59,25 +76,19 @@ def gpu_gauge(ours: Metric, dcgm: Metric, by: Sequence[str], scale: str = "") ->
     return f"max {_by(by)} ({ours.name}) or on (uuid) max {_by(by)} ({scaled})"
 
 
-def rate(metric: Metric, by: Sequence[str], where: str = "", part: str = "") -> str:
-    """Return the per-second rate of a counter (or of a histogram's *part*: `_sum`, `_count`)."""
-    body = f"rate({selector('NAME' + part, where)}[{WINDOW}])"
-    return f"sum {_by(by)} ({_any_name(metric, body)})"
+def rate(metric: Metric, by: Sequence[str], where: str = "", part: str = "", only: str = "") -> str:
+    """Return the per-second rate of a counter (or of a histogram's *part*: `_sum`, `_count`).
 
-
-def _guarded(metric: Metric, by: Sequence[str], where: str, part: str, guard: str) -> str:
-    """Return the rate of *part*, without series whose guard's sum fell while its count did not.
-
-    A negative observation makes `_sum` drop, which `rate()` takes for a restart; see the traps of
-    `request_queue_time_seconds`.
+    Args:
+        metric: The counter.
+        by: Labels kept.
+        where: Label condition.
+        part: Suffix of a histogram's series.
+        only: Expression; engines that don't have it are left out.
     """
-
-    def over(function: str, name: str) -> str:
-        return f"{function}({selector(name, where)}[{WINDOW}])"
-
-    fell = f"{over('resets', guard + '_sum')} > {over('resets', guard + '_count')}"
-    body = f"({over('rate', 'NAME' + part)} unless ({fell}))"
-    return f"sum {_by(by)} ({_any_name(metric, body)})"
+    body = f"rate({selector('NAME' + part, where)}[{WINDOW}])"
+    more = guards.on_engine(only) if only else ""
+    return f"sum {_by(by)} ({_any_name(metric, body + more)})"
 
 
 def ratio(numerator: str, denominator: str, join: str = "") -> str:
@@ -85,18 +96,35 @@ def ratio(numerator: str, denominator: str, join: str = "") -> str:
     return f"({numerator}) / {join + ' ' if join else ''}(({denominator}) > 0)"
 
 
-def mean(metric: Metric, by: Sequence[str], where: str = "", guard: Metric | None = None) -> str:
+def mean(
+    metric: Metric,
+    by: Sequence[str],
+    where: str = "",
+    guard: Metric | None = None,
+    *,
+    zeros: bool = False,
+    only: str = "",
+) -> str:
     """Return the mean of a histogram's observations in the window.
+
+    A server whose sum fell while its count did not is left out, and one whose sum is NaN.
 
     Args:
         metric: The histogram.
         by: Labels kept.
         where: Label condition.
         guard: Histogram whose sum falls when an observation is corrupt; default: *metric* itself.
+        zeros: Whether a server on which all observations are 0.0 does not measure it at all.
+        only: Expression; engines that don't have it are left out.
     """
     name = guard.name if guard else "NAME"
-    total, count = (_guarded(metric, by, where, part, name) for part in ("_sum", "_count"))
-    return ratio(total, count)
+    sums = selector("NAME_sum", where)
+    total = f"rate({sums}[{WINDOW}]) {'>' if zeros else '>='} 0"
+    bad = guards.corrupt(selector(f"{name}_sum", where), selector(f"{name}_count", where))
+    more = guards.on_engine(only) if only else ""
+    count = f"rate({selector('NAME_count', where)}[{WINDOW}]) and {total}"
+    sides = (f"({side} unless ({bad}){more})" for side in (total, count))
+    return ratio(*(f"sum {_by(by)} ({_any_name(metric, side)})" for side in sides))
 
 
 def events(metric: Metric, witness: Metric, by: Sequence[str], window: str) -> str:
@@ -128,11 +156,45 @@ def target(slo: Metric, signal: str, series: str) -> str:
     )
 
 
-def quantile(q: float, metric: Metric, by: Sequence[str], where: str = "") -> str:
+def quantile(
+    q: float, metric: Metric, by: Sequence[str], where: str = "", *, zeros: bool = False
+) -> str:
     """Return a quantile of a histogram, buckets summed over servers first.
 
-    The answer equals the highest finite bucket bound where the quantile lies above it.
+    The bounds are those of the pages; where servers differ, those that all of them have. The answer
+    equals the highest finite bound where the quantile lies above it: see `above`.
+
+    Args:
+        q: 0 to 1.
+        metric: The histogram.
+        by: Labels kept.
+        where: Label condition.
+        zeros: Whether a server on which all observations are 0.0 does not measure it at all.
     """
-    buckets = rate(metric, (*by, "le"), where, "_bucket")
+    highest = ", ".join(part for part in (where, 'le="+Inf"') if part)
+    body = f"rate({selector('NAME_bucket', where)}[{WINDOW}])"
+    if zeros:
+        body += f" and ignoring (le) rate({selector('NAME_sum', where)}[{WINDOW}]) > 0"
+    shared = guards.shared_bounds(
+        _any_name(metric, selector("NAME_bucket", where)),
+        _any_name(metric, selector("NAME_bucket", highest)),
+        by,
+    )
+    summed = f"sum {_by((*by, 'le'))} ({_any_name(metric, body)})"
+    buckets = f"{summed} and on ({', '.join(by)}, le) ({shared})"
     # Without observations histogram_quantile is NaN: a comparison drops it.
     return f"histogram_quantile({q:g}, {buckets}) >= 0"
+
+
+def above(metric: Metric, by: Sequence[str], where: str = "") -> str:
+    """Return the share of observations above the highest finite bound of their own server.
+
+    Where it exceeds 1 - q, the quantile q is not known: it reads as that bound.
+    """
+
+    def part(le: str, wrap: str = "{}") -> str:
+        chosen = ", ".join(part for part in (where, le) if part)
+        body = f"rate({selector('NAME_bucket', chosen)}[{WINDOW}])"
+        return f"sum {_by(by)} ({_any_name(metric, wrap.format(body))})"
+
+    return "1 - " + ratio(part('le!="+Inf"', "max without (le) ({})"), part('le="+Inf"'))

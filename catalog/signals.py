@@ -10,6 +10,7 @@ from catalog import promql
 from catalog.forms import NOT_DECODE, NOT_PREFILL
 from catalog.metrics import METRICS, UP
 from catalog.signal import Signal
+from catalog.signals_doubt import DOUBT
 from catalog.signals_node import GPU, NODE
 from catalog.signals_peers import TRANSFER, USER
 from catalog.signals_probe import PROBE
@@ -20,7 +21,7 @@ __all__ = [
     "target_record", "unknown",
 ]  # fmt: skip
 
-_ALL: Final = (*USER, *SERVING, *TRANSFER, *NODE, *GPU, *PROBE)
+_ALL: Final = (*USER, *SERVING, *DOUBT, *TRANSFER, *NODE, *GPU, *PROBE)
 
 SIGNALS: Final[dict[str, Signal]] = {s.name: s for s in _ALL}
 

@@ -46,9 +46,19 @@ _CACHE: Final = Row(
     ),
 )
 
+_DOUBT: Final = Row(
+    "What can't be believed",
+    (
+        signals(("gauges_frozen",), width=6),
+        signals(("engines_missing",), width=6),
+        signals(("counter_resets",), width=6),
+        signals(("above_top_ratio",), width=6, high=1.0),
+    ),
+)
+
 BOARD: Final = Board(
     "leadline-pool",
     "Leadline / One pool",
     "Latency, load and cache of the chosen pool; of all pools side by side when none is chosen.",
-    (_LATENCY, _LOAD, _CACHE, _PROBE),
+    (_LATENCY, _LOAD, _CACHE, _PROBE, _DOUBT),
 )

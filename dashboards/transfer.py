@@ -15,11 +15,10 @@ _TRANSFER: Final = Row(
         heatmap("nixl_xfer_time_seconds", "Distribution of KV transfer time"),
         signals(("transfer_bytes_rate",)),
         signals(("transfer_descriptors_mean",)),
-        signals(
-            ("queue_mean",), pool="decode", title="Decode: queue time, the wait for KV included"
-        ),
+        signals(("queue_mean", "kv_fetch_time_mean", "queue_own_mean"), pool="decode",
+                title="Decode: queue time, and the wait for KV in it"),
     ),
-)
+)  # fmt: skip
 
 _LOST: Final = Row(
     "What is lost",

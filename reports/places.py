@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from catalog.guards import WINDOW
 from catalog.labels import POOLS
 from catalog.panel import Labels, Panel
-from catalog.promql import WINDOW
 from catalog.signal import Signal
 from catalog.signals import NOT_DECODE, NOT_PREFILL, SIGNALS
 
