@@ -12,7 +12,7 @@ COPY runbooks runbooks
 COPY simulator simulator
 COPY stack stack
 COPY store store
-RUN python -m venv /opt/leadline && /opt/leadline/bin/pip install --no-cache-dir '.[serve,dashboards]'
+RUN python -m venv /opt/leadline && /opt/leadline/bin/pip install --no-cache-dir '.[serve,dashboards,auth]'
 
 FROM python:3.12-slim-bookworm
 COPY --from=build /opt/leadline /opt/leadline

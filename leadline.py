@@ -45,6 +45,9 @@ def exporter(args: argparse.Namespace) -> int:
             "vllm": False if args.no_vllm else None,
             "targets": targets or None,
             "logs": [_log(text) for text in args.log] or None,
+            "web_config_file": args.web_config_file,
+            "proc": args.proc,
+            "sys": args.sys,
         },
         cluster=args.cluster,
         namespace=args.namespace,
@@ -344,8 +347,15 @@ def _node_commands(command: Command) -> None:
     sub = command(
         exporter, "exporter",
         "exporter --listen 0.0.0.0:9840 --target http://10.0.0.7:8000/metrics,pool=decode",
+        "exporter --listen 0.0.0.0:9840 --web.config.file /etc/leadline/web.yml",
     )  # fmt: skip
     sub.add_argument("--listen", metavar="HOST:PORT", help="default: 127.0.0.1:9840")
+    sub.add_argument(
+        "--web.config.file", dest="web_config_file", metavar="FILE",
+        help="TLS and passwords, as Prometheus' exporter toolkit has them (docs/exporter.md)",
+    )  # fmt: skip
+    sub.add_argument("--proc", metavar="DIR", help="where the host's /proc is mounted")
+    sub.add_argument("--sys", metavar="DIR", help="where the host's /sys is mounted")
     sub.add_argument(
         "--target", action="append", default=[], metavar="URL[,pool=P][,deployment=D]",
         help="a vLLM server that can't be found in the process table; may be repeated",

@@ -12,6 +12,8 @@ from __future__ import annotations
 import base64
 import http.client
 import io
+import ipaddress
+import re
 import ssl
 import time
 import zlib
@@ -23,6 +25,7 @@ from catalog.address import printable
 
 CHUNK: Final = 1 << 16
 _GZIP: Final = 31
+_METADATA: Final = ("fd00:ec2::254", "100.100.100.200")  # of clouds, and not link-local
 
 
 class FetchError(Exception):
@@ -97,6 +100,8 @@ def fetch(
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     try:
         sent = _headers(parts.username, parts.password) | dict(headers or {})
+        connection.connect()
+        _check_place(connection.sock.getpeername()[0], parts.hostname or "")
         connection.request("GET", path, headers=sent)
         with connection.getresponse() as response:
             if response.status != http.client.OK:
@@ -113,6 +118,21 @@ def fetch(
         raise FetchError((error.strerror or type(error).__name__).lower()) from None
     finally:
         connection.close()
+
+
+def _check_place(address: str, host: str) -> None:
+    """Refuse to say a word where a name leads to a cloud's metadata or another link-local address.
+
+    Whoever holds a name's record could else have us ask there. An address in figures is meant.
+
+    Raises:
+        FetchError: It does.
+    """
+    at = ipaddress.ip_address(address.partition("%")[0])
+    at = getattr(at, "ipv4_mapped", None) or at
+    named = not re.fullmatch(r"[0-9.]+|.*:.*", host)
+    if named and (at.is_link_local or str(at) in _METADATA):
+        raise FetchError("its name leads to a link-local address: not asked")
 
 
 def _connection(
