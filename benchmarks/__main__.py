@@ -16,6 +16,7 @@ BENCHES: dict[str, tuple[str, str]] = {
     "table": ("benchmarks.table", "cost of reading a week of 1,000 series from a file"),
     "detect": ("benchmarks.detect", "cost of judging 1,000 series x 7 days; quality with --data"),
     "demo": ("benchmarks.demo", "time from the demo's start to its page"),
+    "overhead": ("benchmarks.live.overhead", "what scraping costs a real vLLM pair (minutes)"),
     "recorded": ("benchmarks.recorded", "lead time and false alarms of the live run on record"),
 }
 ALONE = ("exporter", "detect", "recorded", "demo")  # run when no name is given: minutes at most

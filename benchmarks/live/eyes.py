@@ -46,13 +46,19 @@ class Eyes:
         """Start all that watches before a limit is known, and return Prometheus."""
         self._write(limit=None)
         self._rules(stack)
-        stack.start(self._leadline("exporter", f"http://{self.exporter}/healthz"))
+        self.start_exporter(stack)
         port = int(self.alertmanager.rsplit(":", 1)[1])
         config = self.folder / "alerts" / "alertmanager.yml"
         stack.start(servers.alertmanager(config, self.folder / "alertmanager", port))
         port = int(self.prometheus.rsplit(":", 1)[1])
         config = self._scrape([Job("leadline", [self.exporter])])
         return stack.start(servers.prometheus(config, self.folder / "prometheus", port))
+
+    def start_exporter(self, stack: Stack) -> None:
+        """Start the exporter of this machine; it needs its configuration first."""
+        if not (self.folder / "leadline.yaml").exists():
+            self._write(limit=None)
+        stack.start(self._leadline("exporter", f"http://{self.exporter}/healthz"))
 
     def judge(self, stack: Stack, prometheus: Running, limit: float) -> None:
         """Tell the limit to the rules, and start the service with it as a flag."""
