@@ -180,7 +180,7 @@ def test_a_head_has_the_headers_alone(connect: Callable[[], socket.socket]) -> N
     assert whole.endswith(b"\r\n\r\n")
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=200), st.booleans())
 def test_no_bytes_break_the_server(
     connect: Callable[[], socket.socket], get: Get, url: str, sent: bytes, half: bool
