@@ -34,9 +34,19 @@ _LOAD: Final = Row(
 )  # fmt: skip
 
 _PROBE: Final = Row(
-    "Probe",
-    (signals(("probe_ttft",), width=12), signals(("probe_tpot",), width=12)),
-)
+    "Requests of our own, and words that vLLM only logs",
+    (
+        signals(("probe_ttft",)),
+        signals(("probe_tpot", "probe_itl_p50", "probe_itl_p99"),
+                title="Time per token of our own requests"),
+        signals(("probe_error_ratio", "probe_wrong_ratio"),
+                title="Our own requests that failed or were answered wrongly", high=1.0),
+        signals(("probe_request_rate",)),
+        signals(("probe_tokens_rate",)),
+        signals(("log_nixl_failures_rate",)),
+        signals(("log_errors_rate", "log_jit_rate"), title="Errors and compilations logged"),
+    ),
+)  # fmt: skip
 
 _CACHE: Final = Row(
     "Cache",
