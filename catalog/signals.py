@@ -10,10 +10,11 @@ from catalog import promql
 from catalog.forms import NOT_DECODE, NOT_PREFILL
 from catalog.metrics import METRICS, UP
 from catalog.signal import Signal
+from catalog.signals_beside import CACHE, ROUTER
 from catalog.signals_doubt import DOUBT
 from catalog.signals_node import GPU, NODE
 from catalog.signals_peers import TRANSFER, USER
-from catalog.signals_probe import PROBE
+from catalog.signals_probe import LOGS, PROBE
 from catalog.signals_vllm import SERVING
 
 __all__ = [
@@ -21,7 +22,7 @@ __all__ = [
     "target_record", "unknown",
 ]  # fmt: skip
 
-_ALL: Final = (*USER, *SERVING, *DOUBT, *TRANSFER, *NODE, *GPU, *PROBE)
+_ALL: Final = (*USER, *SERVING, *DOUBT, *TRANSFER, *ROUTER, *CACHE, *NODE, *GPU, *PROBE, *LOGS)
 
 SIGNALS: Final[dict[str, Signal]] = {s.name: s for s in _ALL}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from catalog import promql
@@ -9,7 +10,9 @@ from catalog.forms import W, latency, rate
 from catalog.labels import LEVELS
 from catalog.metrics import ours, vllm
 from catalog.peers import EPP_TTFT
+from catalog.peers_cache import PHASE_BYTES
 from catalog.signal import Signal
+from catalog.signals_beside import cache_restores, or_cache
 
 
 def _ttft_user() -> Signal:
@@ -43,6 +46,21 @@ def _ttft_user() -> Signal:
     )  # fmt: skip
 
 
+def _restores() -> Signal:
+    """Return what comes back to the GPU: by vLLM's own connector, else by LMCache."""
+    # By direction under the older name, one direction alone (no such label) under the newer.
+    own = rate(
+        "restore_bytes_rate", "KV bytes restored to the GPU from slower tiers",
+        vllm("kv_offload_load_bytes_total"), unit="bytes_per_second",
+        where='transfer_type=~"(.+_to_GPU)?"',
+        note="Of vLLM's OffloadingConnector, else of LMCache's multiprocess mode; other connectors "
+             "don't tell bytes.",
+    )  # fmt: skip
+    return replace(
+        own, expr=or_cache(own.expr, cache_restores()), metrics=(*own.metrics, PHASE_BYTES)
+    )
+
+
 USER: Final[tuple[Signal, ...]] = (_ttft_user(),)
 
 TRANSFER: Final[tuple[Signal, ...]] = (
@@ -62,9 +80,5 @@ TRANSFER: Final[tuple[Signal, ...]] = (
          vllm("nixl_num_kv_expired_reqs_total"), level="server", bad="up"),
     rate("reads_after_expiry_rate", "Reads of KV after its lease expired (NIXL)",
          vllm("nixl_num_notifications_after_expiry_total"), level="server", bad="up"),
-    # By direction under the older name, one direction alone (no such label) under the newer.
-    rate("restore_bytes_rate", "KV bytes restored to the GPU from slower tiers",
-         vllm("kv_offload_load_bytes_total"), unit="bytes_per_second",
-         where='transfer_type=~"(.+_to_GPU)?"',
-         note="Of vLLM's OffloadingConnector; other connectors don't tell bytes."),
+    _restores(),
 )  # fmt: skip

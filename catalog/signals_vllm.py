@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from catalog import guards, promql
 from catalog.forms import NOT_DECODE, NOT_PREFILL, W, gauge, latency, quantile, rate, ratio
 from catalog.labels import LEVELS
 from catalog.metrics import vllm
+from catalog.peers_cache import HIT_TOKENS, LOOKUP_TOKENS
 from catalog.signal import Signal
+from catalog.signals_beside import cache_hits, or_cache
 
 
 def _acceptance_length() -> Signal:
@@ -88,6 +91,22 @@ _FETCH: Final = vllm("num_requests_kv_fetch_by_stage")
 _FINISHED: Final = vllm("request_success_total")
 _LOCAL: Final = 'source="local_compute"'
 
+
+def _external_hits() -> Signal:
+    """Return the hit ratio behind the connector: vLLM's own, else LMCache's."""
+    own = ratio(
+        "external_hit_ratio", "Hit ratio at the KV connector",
+        vllm("external_prefix_cache_hits_total"), vllm("external_prefix_cache_queries_total"),
+        where=NOT_DECODE, only=_CACHED,
+        note="Of servers with a cache behind their connector: prefill of a pair without one looks "
+             "up tokens too and can find none. Where vLLM is silent, LMCache's own.",
+    )  # fmt: skip
+    return replace(
+        own, expr=or_cache(own.expr, cache_hits()),
+        metrics=(*own.metrics, HIT_TOKENS, LOOKUP_TOKENS),
+    )  # fmt: skip
+
+
 SERVING: Final[tuple[Signal, ...]] = (
     latency("ttft_mean", "Mean time to first token of this stage",
             "time_to_first_token_seconds", load="request_rate"),
@@ -153,11 +172,7 @@ SERVING: Final[tuple[Signal, ...]] = (
     ratio("prefix_hit_ratio", "Prefix cache hit ratio", vllm("prefix_cache_hits_total"),
           vllm("prefix_cache_queries_total"), where=NOT_DECODE,
           note="On decode KV arrives from prefill: its hit ratio says nothing."),
-    ratio("external_hit_ratio", "Hit ratio at the KV connector",
-          vllm("external_prefix_cache_hits_total"),
-          vllm("external_prefix_cache_queries_total"), where=NOT_DECODE, only=_CACHED,
-          note="Of servers with a cache behind their connector: prefill of a pair without one "
-               "looks up tokens too and can find none."),
+    _external_hits(),
     rate("preemption_rate", "Preemptions", vllm("num_preemptions_total"), level="engine",
          bad="up"),
     ratio("acceptance_ratio", "Share of drafted tokens accepted",

@@ -6,14 +6,15 @@ import json
 from pathlib import Path
 from typing import Final
 
-from dashboards import drafts, drift, fleet, hosts, pool, transfer
+from dashboards import beside, drafts, drift, fleet, hosts, pool, transfer
 from dashboards.adapter import to_grafana
 from dashboards.panel import Board
 
 HERE: Final = Path(__file__).parent / "json"
 
 BOARDS: Final[dict[str, Board]] = {
-    module.BOARD.uid: module.BOARD for module in (fleet, pool, drafts, transfer, hosts, drift)
+    module.BOARD.uid: module.BOARD
+    for module in (fleet, pool, drafts, transfer, beside, hosts, drift)
 }
 """The one place where a dashboard is registered."""
 

@@ -20,6 +20,8 @@ from alerts import generate as rules
 from benchmarks.live.scrapes import read_scrapes
 from catalog.config import Config
 from catalog.signals import METRICS, SIGNALS
+from catalog.signals_beside import CACHE, ROUTER
+from catalog.signals_probe import LOGS, PROBE
 from dashboards import generate
 from dashboards.adapter import to_grafana
 from simulator import server as simulator
@@ -53,9 +55,12 @@ GPUS = Path(__file__).parents[1] / "fixtures" / "gpu" / "decode.prom"
 
 NO_DATA = tuple(
     SIGNALS[name].record
-    for name in ("external_hit_ratio", "restore_bytes_rate", "probe_ttft", "probe_tpot")
-)
-"""The simulated cluster has no offloading, no KV tiers and no probe."""
+    for name in (
+        "external_hit_ratio", "restore_bytes_rate",
+        *(s.name for s in (*ROUTER, *CACHE, *PROBE, *LOGS)),
+    )
+)  # fmt: skip
+"""The simulated cluster has no offloading, no KV tiers, no router's metrics, logs or probe."""
 
 
 RECORD = Path(__file__).parents[1] / "fixtures" / "live" / "scrapes.xz"
