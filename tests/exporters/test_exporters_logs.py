@@ -6,9 +6,10 @@ import json
 import os
 import stat
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -16,6 +17,8 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from catalog.config import Config
+from catalog.signals import SIGNALS
+from catalog.signals_probe import LOGS as SIGNALS_OF_LOGS
 from exporters import logs_count
 from exporters.discovery import Discovery
 from exporters.families import Families
@@ -24,6 +27,9 @@ from exporters.logs_count import Said
 from exporters.logs_lines import MAX_LINE
 from exporters.logs_tail import Lines, Tail
 from exporters.scrape import Exporter
+
+if TYPE_CHECKING:
+    from conftest import StartPrometheus
 
 LOGS = Path(__file__).parents[1] / "fixtures" / "logs"
 SERVER = "d0:8001"
@@ -451,6 +457,39 @@ def test_labels_stay_few_whatever_is_logged(read: Callable[..., Reader], log: Pa
     assert said["nixl_failures_total other other"] == 500 - logs_count.MAX_PEERS
     assert "secret" not in reader.text
     assert "my_kind" not in reader.text
+
+
+def test_signals_read_logs_on_a_real_prometheus(
+    read: Callable[..., Reader],
+    log: Path,
+    prometheus: StartPrometheus,
+    serve: Callable[[Exporter], str],
+) -> None:
+    """Errors, compilations, failures by peer: from the exporter's own page."""
+    reader = read(entry(log))
+    reader.scrape()
+    address = serve(reader.exporter).removeprefix("http://").removesuffix("/metrics")
+    server = prometheus(scrapes=[{
+        "job_name": "leadline", "scrape_interval": "1s", "static_configs": [{"targets": [address]}],
+    }])  # fmt: skip
+    lines = (LOGS / "versions.log").read_bytes()
+    names = [signal.name for signal in SIGNALS_OF_LOGS]
+    limit = time.monotonic() + 60
+    found: dict[str, Any] = {}
+    while set(found) != set(names) and time.monotonic() < limit:
+        append(log, lines)
+        reader.clock.now += 5
+        time.sleep(1)
+        answers = {name: server.query(SIGNALS[name].expr) for name in names}
+        found = {n: a for n, a in answers.items() if a and float(a[0]["value"][1]) > 0}
+    identity = {"cluster": "c1", "pool": "decode", "server": SERVER}
+    assert [s["metric"] for s in found["log_errors_rate"]] == [identity]
+    assert [s["metric"] for s in found["log_jit_rate"]] == [identity]
+    pairs = {(s["metric"]["kind"], s["metric"]["peer"]) for s in found["log_nixl_failures_rate"]}
+    assert pairs == {
+        ("transfer_failed", "10.0.0.7:5600"),
+        ("handshake_setup_failed", "unknown"),
+    }
 
 
 FRAGMENTS = st.sampled_from(
