@@ -120,6 +120,9 @@ class Journal:
         assert process.stdout is not None  # noqa: S101 - asked for above
         fd = process.stdout.fileno()
         rest = b""
+        budget = max(
+            budget, MAX_ENTRY
+        )  # or an entry that is larger would be asked for again for ever
         while budget > 0:
             ready, _, _ = select.select([fd], [], [], max(0.0, until - self._clock()))
             if not ready:

@@ -538,11 +538,14 @@ with open(folder + "/argv", "a") as file:
 mode = open(folder + "/mode").read()
 if mode == "fail":
     sys.exit(1)
+if mode == "recorded":
+    sys.stdout.write(open({recorded!r}).read())
+    sys.exit(0)
 if mode == "hang":
     import time
     time.sleep(60)
 after = [a.partition("=")[2] for a in sys.argv if a.startswith("--after-cursor=")]
-start = int(after[0][2:]) if after else 0
+start = int(after[0][2:]) if after and after[0][2:].isdigit() else 0
 entries = open(folder + "/entries").read().splitlines()
 if "--lines=1" in sys.argv:
     start = max(0, len(entries) - 1)
@@ -551,12 +554,18 @@ for number, message in enumerate(entries[start:], start + 1):
 """
 
 
+RECORDED = LOGS / "journal_252.json"
+"""What the journalctl of systemd 252 said of text, bytes, 10 kB, two lines and colours."""
+
+
 @pytest.fixture
 def journal(tmp_path: Path) -> Callable[..., None]:
     """A stand-in for journalctl that answers as its manual says; writes its messages and mode."""
     program = tmp_path / "bin" / "journalctl"
     program.parent.mkdir()
-    program.write_text(JOURNALCTL.format(python=sys.executable, folder=str(tmp_path)))
+    program.write_text(
+        JOURNALCTL.format(python=sys.executable, folder=str(tmp_path), recorded=str(RECORDED))
+    )
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
 
     def write(*messages: Any, mode: str = "good") -> None:
@@ -586,6 +595,27 @@ def test_a_unit_is_read_from_the_journal(
     first, second, *_ = map(json.loads, (tmp_path / "argv").read_text().splitlines())
     assert "--unit=vllm@decode.service" in first
     assert "--after-cursor=s=1" in second
+
+
+def test_what_a_real_journalctl_says_is_understood(
+    read: Callable[..., Reader],
+    journal: Callable[..., None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Four leases in three messages, and a failure in colours; what is too large is passed over."""
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    reader = read({"unit": "vllm-decode.service", "server": SERVER})
+    reader.scrape()
+    journal(mode="recorded")
+    said = reader.scrape()
+    assert said["leases_expired_total"] == 4
+    assert said["nixl_failures_total transfer_failed 10.0.0.7:5600"] == 1
+    journal(mode="good")
+    reader.scrape()
+    last = json.loads((tmp_path / "argv").read_text().splitlines()[-1])
+    newest = json.loads(RECORDED.read_text().splitlines()[-1])["__CURSOR"]
+    assert f"--after-cursor={newest}" in last
 
 
 @pytest.mark.parametrize("mode", ["fail", "hang"])
