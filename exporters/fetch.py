@@ -110,6 +110,8 @@ def fetch(
             return _body(response, limit)
     except TimeoutError:
         raise FetchError(f"no whole answer within {timeout:.3g} s") from None
+    except ssl.SSLCertVerificationError as error:
+        raise FetchError(f"its certificate is not trusted ({error.verify_message})") from None
     except http.client.IncompleteRead:
         raise FetchError("the answer ended early") from None
     except (http.client.HTTPException, zlib.error, ValueError) as error:
