@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import (
     text_string_to_metric_families as open_families,
@@ -192,6 +192,7 @@ def pages(draw: st.DrawFn) -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
+@settings(deadline=None)
 @given(st.lists(pages(), min_size=1, max_size=3))
 def test_any_page_has_the_same_series_in_both_formats(some: list[bytes]) -> None:
     """What one format says the other says, and one end stands at the end."""
