@@ -20,6 +20,8 @@ _SERVER: Final = LEVELS["server"]
 _POOL: Final = ("cluster", "namespace", "deployment", "pool")
 _ENGINE: Final = ("cluster", "server", "engine")
 _TARGET: Final = METRICS["leadline_target_up"].name
+_SIZE: Final = METRICS["leadline_instance_data_parallel_size"].name
+_RANKS: Final = (*_POOL, "group")
 _RUNNING: Final = METRICS["vllm:num_requests_running"].name
 
 
@@ -61,6 +63,18 @@ def _scraped_twice() -> str:
     return f"count {_by(_ENGINE)} ({jobs}) > 1"
 
 
+def _ranks_missing() -> str:
+    """Return how many ranks of a data-parallel group no page shows, though some do.
+
+    By the size that its servers were started with: a rank that has gone altogether, with its
+    server and its node, leaves no series to miss it by.
+    """
+    seen = f'group {_by(_ENGINE)} ({_RUNNING}{{server!=""}})'
+    pages = f"count by (cluster, server) ({seen})"
+    here = f"0 * {_SIZE} + on (cluster, server) group_left () {pages}"
+    return f"max {_by(_RANKS)} ({_SIZE}) - on ({', '.join(_RANKS)}) sum {_by(_RANKS)} ({here}) > 0"
+
+
 def alerts(_: Config) -> tuple[Alert, ...]:
     """Return the alerts of this module."""
     # Loading a large model takes minutes; `for` is longer, so that a rollout stays silent.
@@ -85,6 +99,13 @@ def alerts(_: Config) -> tuple[Alert, ...]:
             "No server of this pool has been seen for 10 minutes, though one answered "
             f"within the last 3 hours (limit 10 min{where(*_POOL)}).",
             wait="10m", group=GROUP,
+        ),
+        Alert(
+            "LeadlineRankMissing", "ticket", _ranks_missing(),
+            "Ranks of a data-parallel group are missing.",
+            'No page has shown {{ $value | printf "%.0f" }} of the ranks that the group was '
+            f"started with for 15 minutes (limit 15 min{where(*_RANKS)}).",
+            wait="15m", group=GROUP,
         ),
         Alert(
             "LeadlineExporterDown", "ticket",
