@@ -110,6 +110,8 @@ _ITERATION = re.compile(
 _KV_SIZE = re.compile(r"[A-Za-z]{2,10} KV cache size: ([0-9,]{1,24}) tokens")
 _TRANSFER = re.compile(rf"'?([A-Z][A-Za-z0-9 ()/]{{2,40}})'?(?:=|: )(?:np\.float64\()?({_NUMBER})")
 _MIB: Final = 2.0**20
+_LONGEST: Final = 4096
+"""Characters of a line of statistics that are searched; several connectors fit."""
 _RESULTS: Final = {
     "Num successful transfers": "succeeded",
     "Num failed transfers": "failed",
@@ -239,7 +241,7 @@ def _rank(text: str | None) -> tuple[tuple[str, str], ...]:
 
 def _engine(text: str, rank: str | None) -> Iterator[Event]:
     labels = _rank(rank)
-    for key, number in _PART.findall(text):
+    for key, number in _PART.findall(text[:_LONGEST]):
         # GPU, CPU, XPU, ...: the name of the device stands before it.
         name = "KV cache usage" if key.endswith(" KV cache usage") else key
         if name in _READINGS:
@@ -259,7 +261,7 @@ def _drafts(text: str) -> Iterator[Event]:
 
 def _transfers(text: str) -> Iterator[Event]:
     """Yield the window's transfers; totals are its count times its means."""
-    said = {key: float(number) for key, number in _TRANSFER.findall(text)}
+    said = {key: float(number) for key, number in _TRANSFER.findall(text[:_LONGEST])}
     for key, result in _RESULTS.items():
         if key in said:
             yield Event("transfers_total", max(0.0, said[key]), (("result", result),))
