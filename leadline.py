@@ -222,7 +222,7 @@ def _pairs(values: Sequence[str], flag: str) -> dict[str, str]:
 
 
 def _target(text: str) -> dict[str, str]:
-    """Return `URL[,pool=decode][,deployment=x]` as a target of the configuration."""
+    """Return `URL[,kind=router][,pool=decode][,deployment=x]` as a target of the configuration."""
     url, *rest = text.split(",")
     return {"url": url, **_pairs(rest, "--target")}
 
@@ -357,8 +357,9 @@ def _node_commands(command: Command) -> None:
     sub.add_argument("--proc", metavar="DIR", help="where the host's /proc is mounted")
     sub.add_argument("--sys", metavar="DIR", help="where the host's /sys is mounted")
     sub.add_argument(
-        "--target", action="append", default=[], metavar="URL[,pool=P][,deployment=D]",
-        help="a vLLM server that can't be found in the process table; may be repeated",
+        "--target", action="append", default=[], metavar="URL[,kind=K][,pool=P][,deployment=D]",
+        help="a page that can't be found in the process table, of vLLM unless told "
+        "(docs/targets.md); may be repeated",
     )  # fmt: skip
     sub.add_argument("--no-vllm", action="store_true", help="Prometheus scrapes vLLM itself")
     sub.add_argument(
