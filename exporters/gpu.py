@@ -1,8 +1,9 @@
 """Collector `gpu`: what NVML says of each GPU; a node without GPU or driver has none of it.
 
-Each GPU is read in a thread of its own: one that hangs or fell off the bus is a problem with its
-number, and the others stay. NVML keeps dead handles, so it is started anew while a GPU is lost, but
-seldom: a start forgets the samples that shares are taken between.
+A GPU that hangs or fell off the bus is a problem with its number, and the others stay. Each is read
+in a thread that can be left behind, but one after the other: NVML's GPM crashed when two threads
+asked it at once (two H200s, driver 580). NVML keeps dead handles, so it is started anew while a GPU
+is lost, but seldom: a start forgets the samples that means are taken between.
 """
 
 from __future__ import annotations
@@ -84,20 +85,17 @@ class Gpu:
         return self._nvml
 
     def _read(self, nvml: Nvml, look: Look, count: int, until: float) -> tuple[Result, list[str]]:
-        """Read GPUs side by side until a moment; what hangs is not asked again until it answers."""
+        """Read one GPU after another until a moment; one that hangs is left behind."""
         self._busy = {index: f for index, f in self._busy.items() if not f.done()}
         problems = [f"GPU {index}: no answer since an earlier scrape" for index in self._busy]
-        started = {}
-        for index in range(count):
-            if index not in self._busy:
-                device = self._devices.get(index) or Device(nvml, index)
-                self._devices[index] = device
-                started[index] = self._threads.submit(partial(device.read, look))
-        self._busy |= started
-        wait(started.values(), timeout=max(0.0, until - self._clock()))
         result = Result()
-        for index, future in started.items():
+        todo = [index for index in range(count) if index not in self._busy]
+        for place, index in enumerate(todo):
+            future = self._threads.submit(partial(self._device(nvml, index).read, look))
+            left = max(0.0, until - self._clock())
+            wait([future], timeout=left / (len(todo) - place))
             if not future.done():
+                self._busy[index] = future
                 problems.append(f"GPU {index}: no answer in time")
                 continue
             one = future.result()
@@ -105,6 +103,11 @@ class Gpu:
             if one.problem:
                 problems.append(f"GPU {index}: {one.problem}")
         return result, problems
+
+    def _device(self, nvml: Nvml, index: int) -> Device:
+        if index not in self._devices:
+            self._devices[index] = Device(nvml, index, self._clock)
+        return self._devices[index]
 
     def _restart(self, nvml: Nvml) -> None:
         hanging = any(not f.done() for f in self._busy.values())

@@ -59,17 +59,20 @@ def nvlink(nvml: Nvml, handle: Any, labels: Mapping[str, str], families: Familie
     active = [link for link in links if _add_state(nvml, handle, link, labels, families)]
     if not active:
         return
-    wanted = [(field, ALL_LINKS) for field in _NVLINK_BYTES]
-    wanted += [(field, link) for field in _NVLINK_ERRORS for link in active]
-    said = nvml.fields(handle, wanted)
-    for field, direction in _NVLINK_BYTES.items():
-        if (field, ALL_LINKS) in said:
-            told = {**labels, "direction": direction}
-            families.add("leadline_gpu_nvlink_bytes_total", told, said[field, ALL_LINKS] * _KIB)
-    for (field, link), count in said.items():
-        if field in _NVLINK_ERRORS:
-            told = {**labels, "link": str(link), "error": _NVLINK_ERRORS[field]}
-            families.add("leadline_gpu_nvlink_errors_total", told, count)
+    said = nvml.fields(handle, [(field, ALL_LINKS) for field in (*_NVLINK_BYTES, *_NVLINK_ERRORS)])
+    for (field, _), value in said.items():
+        if field in _NVLINK_BYTES:
+            told = {**labels, "direction": _NVLINK_BYTES[field]}
+            families.add("leadline_gpu_nvlink_bytes_total", told, value * _KIB)
+        else:
+            told = {**labels, "error": _NVLINK_ERRORS[field]}
+            families.add("leadline_gpu_nvlink_errors_total", told, value)
+    # A counter of a link costs a millisecond: they are asked for where there are errors at all.
+    bad = [field for (field, _), value in said.items() if field in _NVLINK_ERRORS and value]
+    wanted = [(field, link) for field in bad for link in active]
+    for (field, link), value in (nvml.fields(handle, wanted) if wanted else {}).items():
+        told = {**labels, "link": str(link), "error": _NVLINK_ERRORS[field]}
+        families.add("leadline_gpu_nvlink_link_errors_total", told, value)
 
 
 def _add_state(

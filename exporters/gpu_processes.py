@@ -18,23 +18,35 @@ _CALLS: Final = (
 MAX_INSTANCES: Final = 16
 
 
-def add(look: Look, nvml: Nvml, handle: Any, labels: Mapping[str, str], families: Families) -> None:
-    """Add memory by process and, where the GPU is divided, by instance."""
-    instances = _instances(nvml, handle, labels, families)
-    used: dict[int, float] = {}
-    told = False
-    for part in instances or [handle]:
-        for call in _CALLS:
-            running = nvml.ask(call, part)
-            told = told or running is not None
-            for process in running or ():
-                if process.usedGpuMemory is not None:
-                    used[process.pid] = used.get(process.pid, 0.0) + float(process.usedGpuMemory)
-    if not told:
-        return
-    for place, memory in _by_place(look, used).items():
-        name = "process_memory_used_bytes" if place else "other_memory_used_bytes"
-        families.add(f"leadline_gpu_{name}", {**dict(place), **labels}, memory)
+class Processes:
+    """Who uses one GPU, and how it is divided."""
+
+    def __init__(self) -> None:
+        self._instances: list[Any] = []
+
+    def divide(
+        self, nvml: Nvml, handle: Any, labels: Mapping[str, str], families: Families
+    ) -> None:
+        """Look for the GPU's instances, and add their memory."""
+        self._instances = _instances(nvml, handle, labels, families)
+
+    def add(
+        self, look: Look, nvml: Nvml, handle: Any, labels: Mapping[str, str], families: Families
+    ) -> None:
+        """Add memory by process, in all instances where the GPU is divided."""
+        used: dict[int, float] = {}
+        told = False
+        for part in self._instances or [handle]:
+            for call in _CALLS:
+                running = nvml.ask(call, part)
+                told = told or running is not None
+                for process in running or ():
+                    memory = process.usedGpuMemory
+                    if memory is not None:
+                        used[process.pid] = used.get(process.pid, 0.0) + float(memory)
+        for place, memory in _by_place(look, used).items() if told else ():
+            name = "process_memory_used_bytes" if place else "other_memory_used_bytes"
+            families.add(f"leadline_gpu_{name}", {**dict(place), **labels}, memory)
 
 
 def _by_place(look: Look, used: Mapping[int, float]) -> dict[tuple[tuple[str, str], ...], float]:

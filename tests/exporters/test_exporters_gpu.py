@@ -1,174 +1,338 @@
-"""The GPU collector against readings recorded on a real H200 while known kernels ran."""
+"""The GPU collector against what NVML answered on a real H200 while known kernels ran."""
 
 from __future__ import annotations
 
 import json
+import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from benchmarks.gpu_record import PID, Replayer
 from catalog.config import Config
+from catalog.own import GPU
+from exporters.cmdline import Launch
+from exporters.discovery import Found, Member
 from exporters.gpu import Gpu
+from exporters.instances import Instance
 from exporters.look import Look, Result
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "gpu"
-READINGS: dict[str, dict[str, float]] = json.loads((FIXTURES / "readings.json").read_text())
-GPM = {2: "sm_active_ratio", 3: "sm_occupancy_ratio", 5: "tensor_active_ratio"}
-GPM |= {10: "dram_active_ratio"}
+ANSWERS: dict[str, dict[str, Any]] = json.loads((FIXTURES / "readings.json").read_text())
+MOVED: dict[str, dict[str, float]] = json.loads((FIXTURES / "moved.json").read_text())
 
 
-class Lost(Exception):
-    """A GPU that fell off the bus."""
+class NVMLError(Exception):
+    """What every error of NVML is."""
 
 
-class NotSupported(Exception):
-    """What this GPU can't tell."""
+ERRORS = {"NVMLError": NVMLError} | {
+    name: type(name, (NVMLError,), {})
+    for name in (
+        "NVMLError_NotSupported", "NVMLError_Timeout", "NVMLError_InvalidArgument",
+        "NVMLError_GpuIsLost", "NVMLError_Uninitialized", "NVMLError_Unknown",
+    )
+}  # fmt: skip
+LOST, UNKNOWN = ERRORS["NVMLError_GpuIsLost"], ERRORS["NVMLError_Unknown"]
 
 
-class Recorded:
-    """The NVML binding, answering what a real one answered."""
+class Node(Replayer):
+    """A node with as many of the recorded GPU as wished for, and what is wrong with them.
 
-    NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
-    NVML_GPM_METRICS_GET_VERSION = 1
-    NVMLError = Exception
-    NVMLError_NotSupported = NotSupported
-    NVMLError_GpuIsLost = Lost
-    NVMLError_Uninitialized = NVMLError_DriverNotLoaded = Lost
+    Attributes:
+        broken: By GPU: an error that every question about it raises, or an event to wait for.
+        failing: By function: the error that it raises.
+        xids: What the driver has queued.
+    """
 
-    def __init__(self, load: str, *, gpus: int = 1, lost: int | None = None) -> None:
-        self._said = READINGS[load]
-        self._gpus, self._lost = gpus, lost
-        self.started = 0
+    def __init__(self, load: str, gpus: int = 1, **changed: Any) -> None:
+        super().__init__({**ANSWERS[load], **changed}, ERRORS)
+        self._gpus = gpus
+        self.broken: dict[int, Exception | threading.Event] = {}
+        self.failing: dict[str, Exception] = {}
+        self.xids: list[int] = []
+        self.started = self.stopped = self.asked = 0
 
     def nvmlInit(self) -> None:
         self.started += 1
+
+    def nvmlShutdown(self) -> None:
+        self.stopped += 1
+
+    def nvmlGpmSampleFree(self, sample: Any) -> None:
+        pass
+
+    def nvmlEventSetFree(self, events: Any) -> None:
+        pass
 
     def nvmlDeviceGetCount(self) -> int:
         return self._gpus
 
     def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
-        if index == self._lost:
-            raise Lost("GPU is lost")
-        return index
+        return self._at(index)
 
     def nvmlDeviceGetUUID(self, handle: int) -> str:
         return f"GPU-00000000-0000-0000-0000-{handle:012d}"
 
-    def nvmlDeviceGetUtilizationRates(self, handle: int) -> SimpleNamespace:
-        said = self._said
-        return SimpleNamespace(gpu=said["utilization_ratio"], memory=said["memory_activity_ratio"])
-
-    def nvmlDeviceGetMemoryInfo(self, handle: int) -> SimpleNamespace:
-        said = self._said
-        return SimpleNamespace(used=said["memory_used_bytes"], total=said["memory_total_bytes"])
-
-    def nvmlDeviceGetPowerUsage(self, handle: int) -> float:
-        return self._said["power_watts"]
-
-    def nvmlDeviceGetEnforcedPowerLimit(self, handle: int) -> float:
-        return self._said["power_limit_watts"]
-
-    def nvmlDeviceGetTotalEnergyConsumption(self, handle: int) -> float:
-        return self._said["energy_joules_total"]
-
-    def nvmlDeviceGetClockInfo(self, handle: int, clock: int) -> float:
-        return self._said["sm_clock_hertz" if clock == self.NVML_CLOCK_SM else "memory_clock_hertz"]
-
-    def nvmlDeviceGetTemperature(self, handle: int, sensor: int) -> float:
-        return self._said["temperature_celsius"]
-
-    def nvmlDeviceGetCurrentClocksEventReasons(self, handle: int) -> int:
-        return int(self._said["reasons"])
-
-    def nvmlGpmQueryDeviceSupport(self, handle: int) -> SimpleNamespace:
-        return SimpleNamespace(isSupportedDevice=1)
-
     def nvmlGpmSampleAlloc(self) -> object:
         return object()
 
-    def nvmlGpmSampleGet(self, handle: int, sample: object) -> None:
-        pass
+    def nvmlEventSetWait_v2(self, events: Any, timeout: int) -> SimpleNamespace:
+        if not self.xids:
+            raise ERRORS["NVMLError_Timeout"]
+        return SimpleNamespace(eventType=8, eventData=self.xids.pop(0))
 
-    def c_nvmlGpmMetricsGet_t(self) -> SimpleNamespace:
-        metrics = [SimpleNamespace(metricId=0, value=0.0, nvmlReturn=0) for _ in range(16)]
-        return SimpleNamespace(metrics=metrics, numMetrics=0)
+    def _at(self, handle: int) -> int:
+        wrong = self.broken.get(handle)
+        if isinstance(wrong, threading.Event):
+            wrong.wait(30)
+        elif wrong is not None:
+            raise wrong
+        return handle
 
-    def nvmlGpmMetricsGet(self, request: Any) -> None:
-        assert request.sample1 is not request.sample2
-        for metric in request.metrics[: request.numMetrics]:
-            metric.value = self._said[GPM[metric.metricId]]
+    def _answer(self, name: str, arguments: tuple[Any, ...]) -> Any:
+        self.asked += 1
+        if name in self.failing:
+            raise self.failing[name]
+        if arguments and isinstance(arguments[0], int):
+            self._at(arguments[0])
+            # A record is of one GPU: its calls know no handle.
+            arguments = (None, *arguments[1:])
+        return super()._answer(name, arguments)
 
 
-def _look() -> Look:
-    return Look(Config(), "gpu-node", [], Path("/proc"), Path("/sys/fs/cgroup"), 5.0)
+def look(seconds: float = 5.0) -> Look:
+    """Return a look at a node whose one worker is the process on record."""
+    found = Found(PID, Launch(), "", (Member(PID, "worker", "DP0_TP0"),))
+    labels = {"pool": "decode", "model_name": "m", "server": "gpu-node:8000"}
+    instance = Instance(labels, "gpu-node", "", found)
+    return Look(Config(), "gpu-node", [instance], Path("/proc"), Path("/sys/fs/cgroup"), seconds)
 
 
-def _twice(collector: Gpu) -> Result:
-    collector.tasks(_look())[""].run()
-    return collector.tasks(_look())[""].run()
+def twice(collector: Gpu) -> Result:
+    """Return the second scrape: GPM has none before."""
+    collector.tasks(look())[""].run()
+    return collector.tasks(look())[""].run()
 
 
-@pytest.mark.parametrize("load", sorted(READINGS))
+def values(result: Result, name: str, *labels: str) -> dict[tuple[str, ...], float]:
+    """Return the values of one metric by some of its labels."""
+    samples = result.families.samples(f"leadline_gpu_{name}")
+    return {tuple(told[label] for label in labels): value for told, value in samples}
+
+
+@pytest.mark.parametrize("load", sorted(ANSWERS))
 def test_the_page_is_what_the_real_gpu_gave(load: str) -> None:
-    """The same readings give, sample by sample, the page recorded beside them."""
-    got = _twice(Gpu(Recorded(load))).families.write().decode().splitlines()
+    """The same answers give the page recorded beside them, all but what moved in between."""
+    got = twice(Gpu(Node(load))).families.write().decode().splitlines()
     recorded = (FIXTURES / f"{load}.prom").read_text().splitlines()
     assert [line.rpartition(" ")[0] for line in got] == [
         line.rpartition(" ")[0] for line in recorded
     ]
-    for ours, theirs in zip(got, recorded, strict=True):
-        if not ours.startswith("#"):
-            value = float(theirs.rpartition(" ")[2])
-            # The readings were taken a moment after the page: energy and power had moved on.
-            assert float(ours.rpartition(" ")[2]) == pytest.approx(value, rel=0.005)
+    pairs = zip(got, recorded, strict=True)
+    assert [pair for pair in pairs if pair[0] != pair[1] and pair[0][0] != "#"] == []
+
+
+def test_every_family_of_the_catalogue_is_on_a_page_or_needs_what_an_h200_lacks() -> None:
+    """No family is written down that is never emitted."""
+    seen = "".join(path.read_text() for path in FIXTURES.glob("*.prom"))
+    absent = {metric.name for metric in GPU if f"\n{metric.name}{{" not in seen}
+    assert absent == {
+        "leadline_gpu_xid_events_total", "leadline_gpu_nvlink_link_errors_total",
+        "leadline_gpu_mig_memory_used_bytes", "leadline_gpu_mig_memory_total_bytes",
+    }  # fmt: skip
 
 
 def test_a_spinning_gpu_is_told_from_a_busy_one() -> None:
     """Both read full utilisation; the cores, the memory and the power tell them apart."""
-    spin, gemm = READINGS["spin"], READINGS["gemm"]
-    assert spin["utilization_ratio"] == gemm["utilization_ratio"] == 100
-    assert spin["sm_active_ratio"] < 2 < 90 < gemm["sm_active_ratio"]
-    assert spin["power_watts"] < 0.25 * spin["power_limit_watts"]
-    families = _twice(Gpu(Recorded("gemm"))).families
-    capped = [s for s in families.samples("leadline_gpu_clock_event") if s[1]]
-    assert [labels["reason"] for labels, _ in capped] == ["power_cap"]
+    spin, gemm = twice(Gpu(Node("spin"))), twice(Gpu(Node("gemm")))
+    assert values(spin, "utilization_ratio") == values(gemm, "utilization_ratio") == {(): 1.0}
+    assert values(spin, "sm_active_ratio")[()] < 0.02 < 0.9 < values(gemm, "sm_active_ratio")[()]
+    limit = values(spin, "power_limit_watts")[()]
+    assert values(spin, "power_watts")[()] < 0.25 * limit
+    held = values(gemm, "clock_event", "reason")
+    assert [reason for (reason,), on in held.items() if on] == ["power_cap"]
+    assert values(spin, "clock_event", "reason")["power_cap",] == 0
+
+
+def test_bytes_over_links_agree_with_what_was_moved() -> None:
+    """GPM's units: what it says is what the load moved and at most a tenth of headers more."""
+    for load, name, direction in (
+        ("to_gpu", "pcie", "receive"), ("from_gpu", "pcie", "transmit"),
+        ("to_peer", "nvlink", "transmit"),
+    ):  # fmt: skip
+        said = values(twice(Gpu(Node(load))), f"{name}_bytes_per_second", "direction")
+        moved = MOVED[load]["bytes_per_second"]
+        assert moved <= said[direction,] <= 1.1 * moved
+        assert sum(said.values()) - said[direction,] < 0.1 * moved
+
+
+def test_memory_is_told_by_vllm_process_and_for_all_others_together() -> None:
+    """The recorded process is the worker; unknown ones are nobody's."""
+    key = "nvmlDeviceGetComputeRunningProcesses_v3"
+    (own,) = ANSWERS["decode"][key]
+    others = [{**own, "pid": 1, "usedGpuMemory": 7e9}, {**own, "pid": 2, "usedGpuMemory": None}]
+    result = twice(Gpu(Node("decode", **{key: [own, *others]})))
+    assert values(result, "process_memory_used_bytes", "process", "rank", "server") == {
+        ("worker", "DP0_TP0", "gpu-node:8000"): own["usedGpuMemory"]
+    }
+    assert values(result, "other_memory_used_bytes") == {(): 7e9}
 
 
 def test_a_lost_gpu_is_named_and_the_others_stay() -> None:
-    """One GPU of two falls off the bus: a problem with its number, and the other one's samples."""
-    nvml = Recorded("decode", gpus=2, lost=0)
-    collector = Gpu(nvml)
-    result = _twice(collector)
-    assert "GPU 0" in result.problem
-    power = result.families.samples("leadline_gpu_power_watts")
-    assert [labels["gpu"] for labels, _ in power] == ["1"]
-    collector.tasks(_look())
-    assert nvml.started == 3, "NVML is started anew after a GPU was lost"
+    """It is a problem with its number; NVML is started anew after a while, not at each scrape."""
+    now = [0.0]
+    node = Node("decode", gpus=3)
+    collector = Gpu(node, lambda: now[0])
+    assert twice(collector).problem == ""
+    node.broken[1] = LOST("GPU is lost")
+    for at in (10.0, 20.0, 290.0):
+        now[0] = at
+        result = collector.tasks(look())[""].run()
+        assert result.problem == "GPU 1: GPU is lost"
+        assert values(result, "power_watts", "gpu").keys() == {("0",), ("2",)}
+        assert values(result, "sm_active_ratio", "gpu").keys() == {("0",), ("2",)}
+    assert (node.started, node.stopped) == (1, 0)
+    now[0] = 301.0
+    collector.tasks(look())[""].run()
+    assert (node.started, node.stopped) == (1, 1)
+    node.broken.clear()
+    now[0] = 310.0
+    result = collector.tasks(look())[""].run()
+    assert result.problem == ""
+    assert len(values(result, "power_watts", "gpu")) == 3
+    assert node.started == 2
+
+
+def test_a_gpu_that_hangs_costs_its_own_series_alone() -> None:
+    """The others are read in time, now and later, and it is not asked again until it answers."""
+    release = threading.Event()
+    node = Node("decode", gpus=3)
+    collector = Gpu(node)
+    twice(collector)
+    node.broken[0] = release
+    begun = time.monotonic()
+    result = collector.tasks(look(1.0))[""].run()
+    assert time.monotonic() - begun < 1.0
+    assert result.problem == "GPU 0: no answer in time"
+    assert values(result, "power_watts", "gpu").keys() == {("1",), ("2",)}
+    result = collector.tasks(look(1.0))[""].run()
+    assert result.problem == "GPU 0: no answer since an earlier scrape"
+    assert len(values(result, "power_watts", "gpu")) == 2
+    release.set()
+    deadline = time.monotonic() + 20
+    while collector.tasks(look())[""].run().problem and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert len(values(collector.tasks(look())[""].run(), "power_watts", "gpu")) == 3
+
+
+def test_a_part_that_fails_is_a_problem_and_the_others_stay() -> None:
+    """An error of the driver in one call takes none of the rest with it."""
+    node = Node("gemm")
+    node.failing = {"nvmlDeviceGetPowerUsage": UNKNOWN("Unknown Error"),
+                    "nvmlDeviceGetRemappedRows": UNKNOWN("Unknown Error")}  # fmt: skip
+    result = twice(Gpu(node))
+    assert result.problem == "GPU 0: Unknown Error"
+    assert not values(result, "power_watts")
+    assert not values(result, "row_remap_pending")
+    assert values(result, "temperature_celsius")
+    assert values(result, "ecc_errors_total", "error", "scope")
+    assert values(result, "sm_active_ratio")
+
+
+def test_xids_are_counted_by_number_within_bounds() -> None:
+    """Each event once; no more than 32 numbers, the rest together."""
+    node = Node("decode")
+    collector = Gpu(node)
+    node.xids = [79, 31, 31]
+    first = collector.tasks(look())[""].run()
+    assert values(first, "xid_events_total", "xid") == {("79",): 1, ("31",): 2}
+    node.xids = [31, *range(1000, 1050)]
+    second = collector.tasks(look())[""].run()
+    counted = values(second, "xid_events_total", "xid")
+    assert counted["31",] == 3
+    assert len(counted) == 33
+    assert sum(counted.values()) == 3 + 1 + 50
+    assert counted["other",] == 20
+
+
+def test_dear_answers_are_asked_for_once_a_minute() -> None:
+    """They are repeated in between: fewer calls, the same series."""
+    now = [0.0]
+    node = Node("decode")
+    collector = Gpu(node, lambda: now[0])
+    asked, pages = [], []
+    for at in (0.0, 15.0, 30.0, 61.0):
+        now[0], before = at, node.asked
+        pages.append(collector.tasks(look())[""].run().families)
+        asked.append(node.asked - before)
+    assert asked[1] == asked[2] < 0.5 * asked[3]
+    for name in ("energy_joules_total", "nvlink_up", "ecc_errors_total", "info"):
+        counts = [len(page.samples(f"leadline_gpu_{name}")) for page in pages]
+        assert len(set(counts)) == 1
+        assert counts[0]
+
+
+def test_links_with_errors_are_told_one_by_one() -> None:
+    """A healthy GPU has sums alone, one with errors also the link that has them."""
+    links = [(f, 0xFFFFFFFF) for f in (138, 139, 161, 162, 163)]
+    sums = ANSWERS["decode"][f"nvmlDeviceGetFieldValues {links!r}"]
+    bad = [*sums[:2], {**sums[2], "is": 9}, *sums[3:]]
+    each = [(161, link) for link in range(18)]
+    by_link = [{"is": 9 if link == 4 else 0, "nvmlReturn": 0, "valueType": 3} for link in range(18)]
+    node = Node("decode", **{
+        f"nvmlDeviceGetFieldValues {links!r}": bad, f"nvmlDeviceGetFieldValues {each!r}": by_link,
+    })  # fmt: skip
+    result = twice(Gpu(node))
+    assert values(result, "nvlink_errors_total", "error")["replay",] == 9
+    told = values(result, "nvlink_link_errors_total", "link", "error")
+    assert {key: value for key, value in told.items() if value} == {("4", "replay"): 9}
+    assert not values(twice(Gpu(Node("decode"))), "nvlink_link_errors_total", "link")
+
+
+def test_a_divided_gpu_tells_its_instances() -> None:
+    """MIG by hand, as NVML's documentation has it: no such GPU is on record."""
+
+    class Divided(Node):
+        def nvmlDeviceGetMigDeviceHandleByIndex(self, handle: int, index: int) -> int:
+            if index > 1:
+                raise ERRORS["NVMLError_InvalidArgument"]
+            return 100 + index
+
+    node = Divided("decode", nvmlDeviceGetMigMode=[1, 1], nvmlDeviceGetMaxMigDeviceCount=7)
+    result = twice(Gpu(node))
+    assert values(result, "mig_enabled") == {(): 1}
+    assert values(result, "mig_memory_used_bytes", "instance").keys() == {("0",), ("1",)}
+    ((_, memory),) = values(result, "process_memory_used_bytes", "rank").items()
+    (own,) = ANSWERS["decode"]["nvmlDeviceGetComputeRunningProcesses_v3"]
+    assert memory == 2 * own["usedGpuMemory"]
 
 
 def test_no_driver_is_no_error() -> None:
-    """A node without GPUs has no task, hence no failed collector and no samples."""
+    """A node without GPUs has no samples, and no failed collector."""
 
-    class NoDriver(Recorded):
+    class NoDriver(Node):
         def nvmlInit(self) -> None:
-            raise Lost("NVML Shared Library Not Found")
+            raise LOST("NVML Shared Library Not Found")
 
-    assert Gpu(NoDriver("idle")).tasks(_look()) == {}
+    result = Gpu(NoDriver("idle")).tasks(look())[""].run()
+    assert result.problem == ""
+    assert result.families.write() == b""
 
 
 def test_what_a_gpu_cannot_tell_is_absent() -> None:
-    """An old GPU without GPM and energy counter has neither, not zeros."""
-
-    class Old(Recorded):
-        def nvmlGpmQueryDeviceSupport(self, handle: int) -> SimpleNamespace:
-            return SimpleNamespace(isSupportedDevice=0)
-
-        def nvmlDeviceGetTotalEnergyConsumption(self, handle: int) -> float:
-            raise NotSupported
-
-    families = _twice(Gpu(Old("decode"))).families
-    assert not families.samples("leadline_gpu_sm_active_ratio")
-    assert not families.samples("leadline_gpu_energy_joules_total")
-    assert families.samples("leadline_gpu_power_watts")
+    """An old GPU without GPM, energy, NVLink and remapping has none of them, not zeros."""
+    lacking = ("nvmlDeviceGetTotalEnergyConsumption", "nvmlDeviceGetFieldValues",
+               "nvmlDeviceGetRemappedRows", "nvmlDeviceGetSupportedEventTypes",
+               "nvmlGpmQueryDeviceSupport")  # fmt: skip
+    node = Node("decode")
+    node.failing = {name: ERRORS["NVMLError_NotSupported"]("no") for name in lacking}
+    result = twice(Gpu(node))
+    assert result.problem == ""
+    page = result.families.write().decode()
+    for name in ("sm_active", "energy", "nvlink", "remap", "xid", "memory_temperature"):
+        assert f"leadline_gpu_{name}" not in page
+    assert "leadline_gpu_power_watts" in page
