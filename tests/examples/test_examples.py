@@ -21,6 +21,8 @@ import yaml
 
 import leadline
 from catalog.config import ENV_PREFIX, Config, load
+from exporters.web_config import read
+from stack.binaries import find
 
 ROOT = Path(__file__).resolve().parents[2]
 KUBERNETES = ROOT / "examples/kubernetes"
@@ -314,3 +316,42 @@ def test_the_exporter_has_the_same_powers_everywhere() -> None:
         comments = " ".join(x for x in path.read_text().splitlines() if "#" in x)
         for name in CAPABILITIES:
             assert name in comments
+
+
+GUIDE = (ROOT / "docs/exporter.md").read_text()
+BLOCKS = [yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", GUIDE, re.DOTALL)]
+
+
+def test_the_guides_configurations_are_taken(tmp_path: Path) -> None:
+    """By the exporter, and by Prometheus' own check."""
+    seen = set()
+    for number, block in enumerate(BLOCKS):
+        path = tmp_path / f"{number}.yml"
+        path.write_text(yaml.safe_dump(block))
+        if "scrape_configs" in block:
+            seen.add("prometheus")
+            for job in block["scrape_configs"]:  # promtool looks for the files
+                job.pop("tls_config", None)
+                job.pop("basic_auth", None)
+            path.write_text(yaml.safe_dump(block))
+            done = subprocess.run(
+                [find("promtool"), "check", "config", path], capture_output=True, text=True,
+                timeout=60, check=False,
+            )  # fmt: skip
+            assert done.returncode == 0, done.stderr
+        elif "basic_auth_users" in block:
+            seen.add("web")
+            assert read(path).tls_server_config.enabled
+        else:
+            seen.add("leadline")
+            assert all(target.on_request for target in load(path, {}).exporter.targets)
+    assert seen == {"prometheus", "web", "leadline"}
+
+
+def test_the_guide_names_files_that_exist() -> None:
+    """Links, and the files that its commands install."""
+    names = re.findall(r"\]\((?!http)([^)#]+)\)", GUIDE)
+    assert all((ROOT / "docs" / name).exists() for name in names)
+    files = re.findall(r"\b(?:compose|examples)/[\w./-]+\w", GUIDE)
+    assert files
+    assert all((ROOT / name).exists() for name in files)
