@@ -46,8 +46,9 @@ def quantile(
     return Signal(
         name, title, m.unit, "pool", promql.quantile(q, m, LEVELS["pool"], where, zeros=zeros),
         f"quantile{W}", "up", (m,),
-        note="Equal to the highest bucket bound it may lie above it (`above_top_ratio` tells); "
-             "below the lowest it is a guess. Means are for drifts.",
+        note="Equal to the highest bucket bound it may lie above it, below the lowest it is a "
+             "guess, and where servers' bounds differ it lies: the board of one pool tells. Means "
+             "are for drifts.",
     )  # fmt: skip
 
 

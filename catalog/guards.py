@@ -6,7 +6,6 @@ like what our exporter passes on. Why each is there, and its test: docs/traps.md
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from catalog.labels import LEVELS
@@ -68,22 +67,6 @@ def corrupt(sums: str, counts: str) -> str:
     `request_queue_time_seconds`.
     """
     return f"resets({sums}[{WINDOW}]) > resets({counts}[{WINDOW}])"
-
-
-def shared_bounds(buckets: str, highest: str, by: Sequence[str]) -> str:
-    """Return the bucket bounds that all servers of a group have.
-
-    Servers may set buckets of their own. Added up bound by bound, one that lacks a bound would
-    count there as if it had seen nothing.
-
-    Args:
-        buckets: Selector of the buckets.
-        highest: The same for those of `+Inf`, which every server has.
-        by: Labels of the group.
-    """
-    group = ", ".join(by)
-    servers = f"on ({group}) group_left () count by ({group}) ({highest})"
-    return f"count by ({group}, le) ({buckets}) == {servers}"
 
 
 def presence(metric: Metric, info: Metric) -> str:

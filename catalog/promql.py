@@ -161,8 +161,9 @@ def quantile(
 ) -> str:
     """Return a quantile of a histogram, buckets summed over servers first.
 
-    The bounds are those of the pages; where servers differ, those that all of them have. The answer
-    equals the highest finite bound where the quantile lies above it: see `above`.
+    The bounds are those of the pages, none is assumed. The answer equals the highest finite bound
+    where the quantile lies above it: see `above`. Servers of one group whose bounds differ are
+    mixed: see `bounds_apart`.
 
     Args:
         q: 0 to 1.
@@ -171,30 +172,35 @@ def quantile(
         where: Label condition.
         zeros: Whether a server on which all observations are 0.0 does not measure it at all.
     """
-    highest = ", ".join(part for part in (where, 'le="+Inf"') if part)
     body = f"rate({selector('NAME_bucket', where)}[{WINDOW}])"
     if zeros:
         body += f" and ignoring (le) rate({selector('NAME_sum', where)}[{WINDOW}]) > 0"
-    shared = guards.shared_bounds(
-        _any_name(metric, selector("NAME_bucket", where)),
-        _any_name(metric, selector("NAME_bucket", highest)),
-        by,
-    )
-    summed = f"sum {_by((*by, 'le'))} ({_any_name(metric, body)})"
-    buckets = f"{summed} and on ({', '.join(by)}, le) ({shared})"
+    buckets = f"sum {_by((*by, 'le'))} ({_any_name(metric, body)})"
     # Without observations histogram_quantile is NaN: a comparison drops it.
     return f"histogram_quantile({q:g}, {buckets}) >= 0"
 
 
+def _le(where: str, condition: str) -> str:
+    return ", ".join(part for part in (where, condition) if part)
+
+
 def above(metric: Metric, by: Sequence[str], where: str = "") -> str:
-    """Return the share of observations above the highest finite bound of their own server.
+    """Return the share of observations above the highest finite bound.
 
     Where it exceeds 1 - q, the quantile q is not known: it reads as that bound.
     """
+    finite = rate(metric, (*by, "le"), _le(where, 'le!="+Inf"'), "_bucket")
+    every = rate(metric, by, _le(where, 'le="+Inf"'), "_bucket")
+    return "1 - " + ratio(f"max {_by(by)} ({finite})", every)
 
-    def part(le: str, wrap: str = "{}") -> str:
-        chosen = ", ".join(part for part in (where, le) if part)
-        body = f"rate({selector('NAME_bucket', chosen)}[{WINDOW}])"
-        return f"sum {_by(by)} ({_any_name(metric, wrap.format(body))})"
 
-    return "1 - " + ratio(part('le!="+Inf"', "max without (le) ({})"), part('le="+Inf"'))
+def bounds_apart(metric: Metric, by: Sequence[str], where: str = "") -> str:
+    """Return how many bucket bounds only some servers of a group have.
+
+    Servers may set buckets of their own. Added up bound by bound, one that lacks a bound counts
+    there as if it had seen nothing, so quantiles of such a group lie.
+    """
+    buckets = _any_name(metric, selector("NAME_bucket", where))
+    servers = _any_name(metric, selector("NAME_bucket", _le(where, 'le="+Inf"')))
+    shared = f"bool on ({', '.join(by)}) group_left () count {_by(by)} ({servers})"
+    return f"sum {_by(by)} (count {_by((*by, 'le'))} ({buckets}) != {shared})"

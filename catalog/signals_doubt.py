@@ -1,41 +1,19 @@
-"""Signals that say when others can't be believed: frozen, cut off, started again, missing."""
+"""Signals that say when others can't be believed: frozen, started again, missing."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from catalog import guards, promql
-from catalog.forms import NOT_PREFILL, W
+from catalog.forms import W
 from catalog.labels import LEVELS
-from catalog.metric import Metric
 from catalog.metrics import METRICS, ours, vllm
 from catalog.signal import Signal
 
-_TTFT: Final = vllm("time_to_first_token_seconds")
-_TPOT: Final = vllm("request_time_per_output_token_seconds")
-_ITL: Final = vllm("inter_token_latency_seconds")
-_TRANSFER: Final = vllm("nixl_xfer_time_seconds")
 _TOKENS: Final = vllm("generation_tokens_total")
 _RUNNING: Final = vllm("num_requests_running")
 _WAITING: Final = vllm("num_requests_waiting")
 _USAGE: Final = vllm("kv_cache_usage_perc")
-
-
-def _above_top() -> Signal:
-    by = LEVELS["pool"]
-
-    def one(name: str, metric: Metric, where: str = "") -> str:
-        return f'label_replace({promql.above(metric, by, where)}, "of", "{name}", "", "")'
-
-    expr = " or ".join((
-        one("ttft", _TTFT), one("tpot", _TPOT, NOT_PREFILL), one("itl", _ITL, NOT_PREFILL),
-        one("transfer_time", _TRANSFER),
-    ))  # fmt: skip
-    return Signal(
-        "above_top_ratio", "Share of observations above the highest bucket bound", "ratio", "pool",
-        expr, f"ratio_rate{W}", "up", (_TTFT, _TPOT, _ITL, _TRANSFER), extra=("of",),
-        note="Above 0.01 a p99 is not known, above 0.5 no median: they read as that bound.",
-    )  # fmt: skip
 
 
 def _gauges_frozen() -> Signal:
@@ -97,7 +75,6 @@ def _counter_resets() -> Signal:
 
 DOUBT: Final[tuple[Signal, ...]] = (
     _gauges_frozen(),
-    _above_top(),
     _counter_resets(),
     _engines_missing(),
 )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final, Literal
+
 from catalog import promql
-from catalog.signals import METRICS, SIGNALS, target_record
+from catalog.labels import LEVELS
+from catalog.signals import METRICS, NOT_PREFILL, SIGNALS, target_record
 from dashboards.panel import GRAFANA_UNITS, LEVEL_LEGEND, Panel, Query
 from dashboards.variables import condition
 
@@ -68,3 +71,25 @@ def heatmap(metric: str, title: str, pool: str = "", width: int = 8) -> Panel:
         title, f"Observations by bucket, a second. {said}", GRAFANA_UNITS[histogram.unit],
         (Query(expr, "{{le}}", exemplar=True),), "heatmap", width,
     )  # fmt: skip
+
+
+_BUCKETS: Final = {
+    "ttft": ("time_to_first_token_seconds", ""),
+    "tpot": ("request_time_per_output_token_seconds", NOT_PREFILL),
+    "transfer_time": ("nixl_xfer_time_seconds", ""),
+}
+
+
+def buckets(helper: Literal["above", "bounds_apart"], title: str, unit: str, said: str) -> Panel:
+    """Return a panel of what a helper of `promql` says of the buckets that quantiles are read from.
+
+    It reads as many series as a quantile, so it is asked for by who looks and not recorded.
+    """
+    by = LEVELS["pool"]
+    make = {"above": promql.above, "bounds_apart": promql.bounds_apart}[helper]
+    queries = []
+    for name, (metric, where) in _BUCKETS.items():
+        place = ",".join(part for part in (condition("pool"), where) if part)
+        expr = make(METRICS[f"vllm:{metric}"], by, place)
+        queries.append(Query(expr, f"{name} {{{{deployment}}}} {{{{pool}}}}"))
+    return Panel(title, said, unit, tuple(queries), low=0.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dashboards.make import heatmap, signals
+from dashboards.make import buckets, heatmap, signals
 from dashboards.panel import Board, Row
 
 _LATENCY: Final = Row(
@@ -59,12 +59,16 @@ _CACHE: Final = Row(
 _DOUBT: Final = Row(
     "What can't be believed",
     (
-        signals(("gauges_frozen",), width=6),
-        signals(("engines_missing",), width=6),
-        signals(("counter_resets",), width=6),
-        signals(("above_top_ratio",), width=6, high=1.0),
+        signals(("gauges_frozen",)),
+        signals(("engines_missing",)),
+        signals(("counter_resets",)),
+        buckets("above", "Share of observations above the highest bucket bound", "percentunit",
+                "Above 0.01 a p99 is not known, above 0.5 no median: they read as that bound."),
+        buckets("bounds_apart", "Bucket bounds that only some servers have", "short",
+                "Above 0 quantiles of the pool mix unlike buckets and lie: servers were started "
+                "with different --custom-histogram-buckets, or versions. Means are right."),
     ),
-)
+)  # fmt: skip
 
 BOARD: Final = Board(
     "leadline-pool",

@@ -335,19 +335,18 @@ def test_a_reset_is_told_from_a_restart(fleets: Server) -> None:
                      "kept/kept": 1, "none/": 0}  # fmt: skip
 
 
-def test_buckets_of_servers_that_differ_are_not_mixed(fleets: Server) -> None:
-    """Only bounds that all have are added up: p90 lies in the bucket from 0.2 to 0.5 s."""
-    found = read(fleets, "bounds", "ttft_p90", "pool")
-    assert found["decode"] == pytest.approx(0.2 + 0.3 * (0.9 - 0.5) / 0.5)
-    # Added up as they come, one server counts as silent at the bound that the other alone has.
-    mixed = f"histogram_quantile(0.9, sum by (cluster, pool, le) (rate({TTFT}_bucket[5m])))"
-    assert ask(fleets, "bounds", mixed, "pool")["decode"] == pytest.approx(0.49)
+def test_buckets_of_servers_that_differ_are_told(fleets: Server) -> None:
+    """0.1, 0.15 and 0.45 s are bounds of one server alone: p90 lies, above what any of them saw."""
+    assert read(fleets, "bounds", "ttft_p90", "pool")["decode"] == pytest.approx(0.49)
+    apart = promql.bounds_apart(METRICS[TTFT], LEVELS["pool"])
+    assert ask(fleets, "bounds", apart, "pool") == {"decode": 3, "prefill": 0}
+    assert read(fleets, "bounds", "ttft_mean", "pool")["decode"] == pytest.approx(0.25)
 
 
 def test_what_lies_above_the_highest_bound_is_told(fleets: Server) -> None:
     """Two fifths do, so p90 reads as the bound, 0.5 s, and is not known."""
-    found = read(fleets, "bounds", "above_top_ratio", "pool", "of")
-    assert found == pytest.approx({"prefill/ttft": 0.4, "decode/ttft": 0})
+    above = promql.above(METRICS[TTFT], LEVELS["pool"])
+    assert ask(fleets, "bounds", above, "pool") == pytest.approx({"prefill": 0.4, "decode": 0})
     assert read(fleets, "bounds", "ttft_p90", "pool")["prefill"] == 0.5
 
 
