@@ -43,7 +43,8 @@ def _arguments(read: Mapping[Any, Any]) -> list[str]:
     for key, value in read.items():
         option = f"--{key}"
         if isinstance(value, bool):
-            found.append(option if value else f"--no-{key}")
+            # vLLM looks for --no-KEY where its subcommand's options aren't: false says nothing.
+            found += [option] if value else []
         elif isinstance(value, list):
             found += [option, *map(str, value)] if value else []
         elif isinstance(value, dict):

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from catalog.config import Config
 from catalog.own_targets import SETTINGS
-from exporters import rooted
+from exporters import rooted, vllm_config
 from exporters.arguments import size
 from exporters.cmdline import Launch, launch
 from exporters.discovery import Discovery
@@ -88,6 +88,54 @@ def test_settings_are_read_as_vllm_reads_them(line: str, expected: dict[str, str
         assert "spec_tokens" not in told
     if "-q" not in line and "--spec" not in line and "speculative" not in line:
         assert not told.get("spec_method")
+
+
+PARSED = json.loads(
+    (Path(__file__).parents[1] / "fixtures/proc/vllm_032_arguments.json").read_text()
+)
+
+
+@pytest.mark.parametrize("case", PARSED["cases"], ids=lambda case: case["line"])
+def test_vllms_own_parser_agrees(case: dict[str, Any], tmp_path: Path) -> None:
+    """What a real vLLM 0.32 made of these lines is what we make of them, its defaults aside."""
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root/cfg.yaml").write_text(PARSED["config"])
+    (tmp_path / "cwd").symlink_to("/")
+    found = launch(words(*case["line"].split()), lambda path: vllm_config.words(tmp_path, path))
+    assert found is not None
+    theirs = case["parsed"]
+    speculation = theirs["speculative_config"] or {}
+    spec = {
+        "spec_method": speculation.get("method") or theirs["spec_method"],
+        "spec_tokens": speculation.get("num_speculative_tokens") or theirs["spec_tokens"] or (
+            None if speculation else 0),
+    }  # fmt: skip
+    options = {
+        "dcp": "decode_context_parallel_size", "tool_parser": "tool_call_parser",
+        "api_servers": "api_server_count",
+        **{n: n for n in ("max_model_len", "max_num_seqs", "max_num_batched_tokens", "block_size",
+                          "enable_prefix_caching", "enforce_eager", "quantization",
+                          "kv_cache_dtype", "gpu_memory_utilization", "reasoning_parser",
+                          "async_scheduling")},
+    }  # fmt: skip
+    defaults = {"kv_cache_dtype": "auto", "gpu_memory_utilization": 0.92, "enforce_eager": False}
+    for label, wanted in {**{o: theirs[n] for o, n in options.items()}, **spec}.items():
+        said = found.settings.get(label)
+        if said is None:
+            assert wanted in (None, "", defaults.get(label)), label
+        else:
+            text = {"-1": "auto"}.get(str(wanted), str(wanted))
+            assert said == (text.lower() if isinstance(wanted, bool) else text), label
+    assert (found.port, found.host or None) == (theirs["port"], theirs["host"])
+    assert found.model == (theirs["served_model_name"] or [theirs["model"]])[0]
+    sizes = (found.tensor_parallel, found.pipeline_parallel, found.data_parallel)
+    assert sizes == tuple(str(theirs[f"{n}_parallel_size"]) for n in ("tensor", "pipeline", "data"))
+    assert found.expert_parallel == bool(theirs["enable_expert_parallel"])
+    balanced = {"external": "external_lb", "hybrid": "hybrid_lb"}.get(found.ranks.balancing)
+    wanted = {n for n in ("external_lb", "hybrid_lb", "multi_port_external_lb")
+              if theirs[f"data_parallel_{n}"]}  # fmt: skip
+    assert wanted <= {balanced, "multi_port_external_lb" if found.ranks.ports > 1 else balanced}
+    assert bool(wanted) == bool(balanced)
 
 
 def test_the_environment_says_what_the_command_line_does_not() -> None:
@@ -183,14 +231,16 @@ def test_the_file_of_a_command_line_is_read_in_its_container(tmp_path: Path, gro
     assert (told.port, told.model, told.tensor_parallel) == (9002, "a", "4")
     assert (told.kv_role, told.kv_connector) == ("kv_producer", "NixlConnector")
     assert told.settings | {
-        "spec_method": "mtp", "spec_tokens": "1", "enable_prefix_caching": "false",
-        "attention_backend": "FLASHMLA",
+        "spec_method": "mtp", "spec_tokens": "1", "attention_backend": "FLASHMLA",
     } == told.settings  # fmt: skip
+    assert "enable_prefix_caching" not in told.settings
     assert KEY not in repr(first)
     assert (second.launch.port, second.launch.tensor_parallel) == (9003, "1")
 
 
-@pytest.mark.parametrize("target", ["{host}/secret", "../../../secret", "loop", "fifo", "large", "gone"])
+@pytest.mark.parametrize(
+    "target", ["{host}/secret", "../../../secret", "loop", "fifo", "large", "gone"]
+)
 def test_no_file_outside_of_the_container_is_read(tmp_path: Path, target: str) -> None:
     """However a link points: the host's file of that name is another."""
     (tmp_path / "secret").write_text("model: stolen\n")
