@@ -31,7 +31,7 @@ class Exchange:
     Args:
         url: Base of the API.
         seconds: For all of it.
-        context: Whom to trust; None: the system's certificates.
+        context: Whom to trust, for https.
         clock: Monotonic seconds.
     """
 
@@ -50,9 +50,8 @@ class Exchange:
         host, port = parts.hostname or "", parts.port
         self._connection: http.client.HTTPConnection
         if parts.scheme == "https":
-            trusted = context or ssl.create_default_context()
             self._connection = http.client.HTTPSConnection(
-                host, port, timeout=seconds, context=trusted
+                host, port, timeout=seconds, context=context
             )
         else:
             self._connection = http.client.HTTPConnection(host, port, timeout=seconds)

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -516,6 +517,44 @@ def test_signals_read_probes_on_a_real_prometheus(
     assert values["probe_error_ratio"]["value"][1] == "0"
     assert float(values["probe_ttft"]["value"][1]) == pytest.approx(float(user["value"][1]))
     assert float(values["probe_request_rate"]["value"][1]) > 0
+
+
+def test_the_probes_share_can_be_taken_off_as_the_page_says(prometheus: StartPrometheus) -> None:
+    """Tokens and requests of users alone, by the PromQL in docs/probe-and-logs.md."""
+    start, minutes = 1_600_000_000, 10
+    place = 'cluster="c1",namespace="n",deployment="chat",model_name="m"'
+    growth = {
+        f'vllm:generation_tokens_total{{{place},pool="decode",server="d0",engine="0"}}': 6000,
+        f'vllm:request_success_total{{{place},pool="decode",server="d0",engine="0"}}': 60,
+        f'vllm:request_success_total{{{place},pool="prefill",server="p0",engine="0"}}': 60,
+        f'leadline_probe_tokens_total{{{place},kind="completion"}}': 60,
+        f'leadline_probe_tokens_total{{{place},kind="prompt"}}': 600,
+        f'leadline_probe_requests_total{{{place},probe="latency",result="ok"}}': 6,
+    }
+    lines = [f"{series} {by * minute} {start + 60 * minute}"
+             for series, by in growth.items() for minute in range(minutes)]  # fmt: skip
+    server = prometheus(openmetrics="\n".join([*lines, "# EOF\n"]))
+    page = (Path(__file__).parents[2] / "docs" / "probe-and-logs.md").read_text()
+    tokens, requests = re.findall(r"```promql\n(.*?)```", page, re.DOTALL)
+    for signal in SIGNALS.values():
+        tokens, requests = (
+            re.sub(
+                rf"{re.escape(signal.record)}(\{{[^}}]*\}})?", partial(_spelled, signal.expr), query
+            )
+            for query in (tokens, requests)
+        )
+    at = start + 60 * (minutes - 1)
+    assert [float(s["value"][1]) for s in server.query(tokens, at=at)] == pytest.approx([99.0])
+    assert [float(s["value"][1]) for s in server.query(requests, at=at)] == pytest.approx([0.9])
+
+
+def _spelled(expr: str, match: re.Match[str]) -> str:
+    """Return a recorded name with its condition as an expression: nothing is recorded here."""
+    wanted = dict(re.findall(r'(\w+)="(\w+)"', match[1] or ""))
+    for label, value in wanted.items():
+        only = f'label_replace(vector(1), "{label}", "{value}", "", "")'
+        expr = f"({expr}) and on ({label}) {only}"
+    return f"({expr})"
 
 
 def test_a_scrape_never_waits_for_a_probe(
