@@ -13,9 +13,7 @@ from catalog.metric import Metric, MetricType
 from catalog.units import Unit
 
 _LOOKUP: Final = ("model_name", "cache_salt")
-_SALT: Final = (
-    "One series for each `cache_salt`: an exporter that passes the page on adds them up."
-)
+_SALT: Final = "One series for each `cache_salt`: an exporter that passes the page on adds them up."
 
 
 def _mp(kind: MetricType, name: str, unit: Unit, text: str, *labels: str,

@@ -112,6 +112,8 @@ def _group(path: str, number: int, group: Any) -> list[Wanted]:
     known_kind(told.get("kind", "vllm"))
     scheme = str(labels.get("__scheme__", "http"))
     page = str(labels.get("__metrics_path__", "/metrics"))
+    if not page.startswith("/"):
+        raise ValueError(f"group {number}: __metrics_path__ {shown(page)} is no path")
     whole = []
     for target in group["targets"]:
         if not isinstance(target, str) or "/" in target:

@@ -253,10 +253,12 @@ def _pool(found: Found | None, configured: str, role: str = "") -> Pool:
 
 
 def _pool_of(want: Wanted, found: Found | None, configured: str) -> str:
-    """Return the pool of a named target; of a program beside vLLM only what was said of it."""
+    """Return the pool of a named target; of a program beside vLLM what was said of it, or none."""
+    if want.kind == "vllm":
+        return _pool(found, want.pool or configured, want.role)
     if want.kind in ROUTERS:
         return want.pool or "router"
-    return _pool(found, want.pool or configured, want.role) if want.kind == "vllm" else want.pool
+    return pool_of(configured=want.pool, role_label=want.role) if want.pool or want.role else ""
 
 
 def _identity(config: Config, **labels: str) -> dict[str, str]:

@@ -125,10 +125,10 @@ def targets(pod: Mapping[str, Any], pods: Pods, deployment_label: str) -> Iterat
     scheme = "https" if notes.get("prometheus.io/scheme") == "https" else "http"
     host = f"[{address}]" if ":" in address else address
     for port in _ports(spec, notes, pods):
-        url = f"{scheme}://{host}:{port}{notes.get('prometheus.io/path') or pods.path}"
-        try:
-            http_address(url, "")
-        except ValueError:
+        # Anybody who may label a pod writes this: `@other.host/` would lead us astray.
+        path = str(notes.get("prometheus.io/path") or pods.path)
+        url = f"{scheme}://{host}:{port}{path}"
+        if not path.startswith("/") or not _sound(url):
             continue
         node = str(spec.get("nodeName") or "")
         shared = bool(spec.get("hostNetwork"))
@@ -147,6 +147,14 @@ def targets(pod: Mapping[str, Any], pods: Pods, deployment_label: str) -> Iterat
             pod="" if shared else address,
             draining=bool(meta.get("deletionTimestamp")),
         )
+
+
+def _sound(url: str) -> bool:
+    try:
+        http_address(url, "")
+    except ValueError:
+        return False
+    return True
 
 
 def _table(of: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -88,7 +88,8 @@ class Peers:
         labels = _labels(peer)
         known = self._known.get(peer.server)
         if known is None or known.labels != labels:
-            splicer = Splicer(labels, {}, max_lines=MAX_LINES)
+            model = "" if peer.kind == "dcgm" else peer.labels.get("model_name", "")
+            splicer = Splicer(labels, {"model_name": model}, max_lines=MAX_LINES)
             known = _Known(labels, Folder(BOUNDS.get(peer.kind, Bounds())), splicer)
         return known
 

@@ -92,6 +92,7 @@ def test_files_of_targets_are_followed(
         ("- targets: ['a:1']\n  labels: {pool: dekode}", "did you mean 'decode'"),
         ("- targets: ['a:1']\n  labels: {kind: ruter}", "did you mean 'router'"),
         ("- targets: ['a:99999']", "no http address"),
+        ("- targets: ['a:1']\n  labels: {__metrics_path__: '@b/'}", "is no path"),
         ("- targets: ['u:SECRET@a b:1']", "no http address"),
         ("- [", "a.yml"),
     ],
@@ -257,6 +258,29 @@ def test_pods_are_found_with_role_deployment_and_image(
     exporter.close()
 
 
+def test_programs_beside_vllm_are_found_by_their_own_selector(
+    api: Api, in_cluster: Callable[..., Exporter]
+) -> None:
+    """A router serves the whole deployment, a cache in a pod of a pool belongs to the pool."""
+    router = pod("epp", "10.1.0.1", ports=[{"name": "metrics", "containerPort": 9090}])
+    router["metadata"]["labels"] = {"app": "epp"}
+    api.pods = [router, pod("d0", "10.1.0.2")]
+    pods = [
+        {"selector": "app", "kind": "router", "deployment": "chat"},
+        {"kind": "lmcache", "port": 8080},
+    ]
+    exporter = in_cluster(pods=pods)
+    page = read(exporter)
+    exporter.close()
+    up = {labels.pop("server"): labels for labels in page["leadline_peer_up"]}
+    place = {"cluster": "c1", "namespace": "prod"}
+    assert up == {
+        "10.1.0.1:9090": {**place, "deployment": "chat", "pool": "router", "kind": "router"},
+        "10.1.0.2:8080": {**place, "deployment": "glm", "pool": "decode", "kind": "lmcache"},
+    }
+    assert servers(page) == sorted(up)
+
+
 def test_a_pod_that_goes_is_drained_and_then_ends(
     api: Api, in_cluster: Callable[..., Exporter]
 ) -> None:
@@ -349,7 +373,8 @@ def test_an_api_that_is_not_trusted_gets_no_token(
             [],
         ),
         (pod("a", "10.0.0.1", ports=[{"name": "http", "containerPort": 7, "protocol": "UDP"}]), []),
-        (pod("a", "10.0.0.1", notes={"prometheus.io/path": " @evil/"}), []),
+        (pod("a", "10.0.0.1", notes={"prometheus.io/path": "@evil.example/"}), []),
+        (pod("a", "10.0.0.1", notes={"prometheus.io/path": "/a b"}), []),
     ],
 )  # fmt: skip
 def test_a_pods_page_is_where_it_says(made: dict[str, Any], urls: list[str]) -> None:
