@@ -1,9 +1,9 @@
 """What one scrape of a node costs: CPU time and memory of the exporter's process.
 
 The node has eight engines of one data-parallel server, some 450 samples each, on a recorded page of
-a real vLLM. The measure of comparison is the same text read and written again by
-prometheus_client's own parser and writer, in the same run. CPU time only: wall time on a shared
-machine says nothing.
+a real vLLM; a hundred engines are thirteen such servers. The measure of comparison is the same text
+read and written again by prometheus_client's own parser and writer, in the same run. CPU time only:
+wall time on a shared machine says nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -38,7 +38,13 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 CAPTURE: Final = ROOT / "tests" / "fixtures" / "vllm" / "vllm_032_pd_decode.prom.gz"
 ENGINES: Final = 8
 PROCESSES: Final = 2000
+SERVERS: Final = 13
 START_SECONDS: Final = 60.0
+NOTHING: Final[Mapping[str, str]] = {}
+AS_PROMETHEUS: Final = {
+    "Accept": "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5",
+    "Accept-Encoding": "gzip",
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -60,13 +66,15 @@ def measure(scrapes: int) -> dict[str, float]:
     """Return all figures; CPU in milliseconds a scrape, memory in MiB."""
     page = node_page()
     text = page.decode()
-    with _page_server(page) as url, _exporter(url) as (process, address):
-        for _ in range(5):
-            _get(address)
-        memory = process.memory_info().rss
-        exporter, peer = _interleaved(process, address, text, scrapes)
-        size = len(_get(address))
-        memory = max(memory, process.memory_info().rss)
+    with _page_server(page) as url:
+        with _exporter(url) as (process, address):
+            for _ in range(5):
+                _get(address)
+            memory = process.memory_info().rss
+            exporter, opened, peer = _interleaved(process, address, text, scrapes)
+            size = len(_get(address))
+            memory = max(memory, process.memory_info().rss)
+        many, took, most = _many(url)
     splicer = Splicer({"server": "node:8000", "pool": "decode"})
     splicer.splice(page)
     return {
@@ -75,8 +83,13 @@ def measure(scrapes: int) -> dict[str, float]:
         "CPU ms a scrape, exporter": exporter,
         "CPU ms, prometheus_client parse and write": peer,
         "ratio exporter / prometheus_client": exporter / peer,
+        "CPU ms a scrape, OpenMetrics and gzip": opened,
+        "ratio of that": opened / peer,
         "CPU ms of it, splicing alone": _cpu(lambda: merge([splicer.splice(page)]), 50),
         "RSS MiB, exporter": memory / 2**20,
+        "CPU ms a scrape of 104 engines": many,
+        "ms that it took": took,
+        "RSS MiB, exporter of 104 engines": most / 2**20,
         "CPU ms, looking through 2,000 processes": _discovery(),
     }
 
@@ -96,18 +109,35 @@ def _samples(text: str) -> int:
 
 def _interleaved(
     process: psutil.Process, address: str, text: str, scrapes: int
-) -> tuple[float, float]:
-    """Return CPU milliseconds of one scrape and of the peer, measured turn by turn."""
-    exporter = peer = 0.0
+) -> tuple[float, float, float]:
+    """Return CPU milliseconds of a scrape in each format and of the peer, turn by turn."""
+    exporter = opened = peer = 0.0
     peers = 0
     for scrape in range(scrapes):
-        before = sum(process.cpu_times()[:2])
-        _get(address)
-        exporter += sum(process.cpu_times()[:2]) - before
+        exporter += _scraped(process, address)
+        opened += _scraped(process, address, AS_PROMETHEUS)
         if scrape % 10 == 0:
             peer += _cpu(lambda: _parse_and_write(text), 1)
             peers += 1
-    return exporter / scrapes * 1000, peer / peers
+    return exporter / scrapes * 1000, opened / scrapes * 1000, peer / peers
+
+
+def _scraped(process: psutil.Process, address: str, headers: Mapping[str, str] = NOTHING) -> float:
+    """Return the CPU seconds that one scrape cost the exporter."""
+    before = sum(process.cpu_times()[:2])
+    _get(address, headers)
+    return float(sum(process.cpu_times()[:2]) - before)
+
+
+def _many(url: str, scrapes: int = 5) -> tuple[float, float, float]:
+    """Return CPU and wall milliseconds and memory of a scrape of many servers, as Prometheus."""
+    with _exporter(*[f"{url}?{n},server=s{n}" for n in range(SERVERS)]) as (process, address):
+        for _ in range(2):
+            _get(address, AS_PROMETHEUS)
+        begun = time.monotonic()
+        cpu = sum(_scraped(process, address, AS_PROMETHEUS) for _ in range(scrapes))
+        took = time.monotonic() - begun
+        return cpu / scrapes * 1000, took / scrapes * 1000, float(process.memory_info().rss)
 
 
 def _cpu(work: Callable[[], object], times: int) -> float:
@@ -156,12 +186,12 @@ def _page_server(page: bytes) -> Iterator[str]:
 
 
 @contextmanager
-def _exporter(url: str) -> Iterator[tuple[psutil.Process, str]]:
-    """Run `leadline exporter` on one target; other servers of this machine are left out."""
+def _exporter(*urls: str) -> Iterator[tuple[psutil.Process, str]]:
+    """Run `leadline exporter` on targets; other servers of this machine are left out."""
     environment = {**os.environ, "LEADLINE_EXPORTER__DISCOVER": "false"}
     command = [sys.executable, "-m", "leadline", "exporter", "--listen", "127.0.0.1:0"]
     with subprocess.Popen(
-        [*command, "--target", f"{url},pool=decode,deployment=bench"],
+        [*command, *(f"--target={url},pool=decode,deployment=bench" for url in urls)],
         cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
         try:
@@ -182,9 +212,10 @@ def _address(process: subprocess.Popen[str]) -> str:
     raise SystemExit("the exporter did not start")
 
 
-def _get(address: str) -> bytes:
+def _get(address: str, headers: Mapping[str, str] = NOTHING) -> bytes:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(address, timeout=30) as answer:
+    request = urllib.request.Request(address, headers=dict(headers))  # noqa: S310 - our own
+    with opener.open(request, timeout=30) as answer:
         body: bytes = answer.read(1 << 26)
     return body
 
