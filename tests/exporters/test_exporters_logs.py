@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
+import re
 import stat
 import sys
 import time
@@ -147,6 +149,32 @@ def test_a_real_decode_server_is_read_from_its_log(read: Callable[..., Reader], 
     later = reader.scrape(61)
     assert "external_hit_ratio 0" not in later
     assert later["kv_cache_tokens"] == 2097152
+
+
+def test_a_log_comes_to_what_the_servers_own_page_counted(
+    read: Callable[..., Reader], log: Path
+) -> None:
+    """A real decode server while it was probed; what came after the last window is missing."""
+    reader = read(entry(log))
+    reader.scrape()
+    append(log, gzip.decompress((LOGS / "vllm_032_probed_decode.log.gz").read_bytes()))
+    said = reader.scrape()
+    page = (LOGS.parent / "probe" / "vllm_032_pair.prom").read_text()
+
+    def counted(name: str) -> float:
+        [value] = re.findall(rf'^vllm:{name}{{.*pool="decode".*}} (\S+)$', page, re.MULTILINE)
+        return float(value)
+
+    assert said["accepted_tokens_total"] == counted("spec_decode_num_accepted_tokens_total")
+    for ours, theirs in {
+        "drafted_tokens_total": "spec_decode_num_draft_tokens_total",
+        "transfers_total succeeded": "nixl_xfer_time_seconds_count",
+        "transfer_seconds_total": "nixl_xfer_time_seconds_sum",
+        "transfer_bytes_total": "nixl_bytes_transferred_sum",
+    }.items():
+        assert 0.9 * counted(theirs) <= said[ours] <= counted(theirs) * 1.001
+    assert (said["messages_total error"], said["tracebacks_total"]) == (0, 0)
+    assert not [key for key in said if key.startswith("unread")]
 
 
 def test_drafts_are_counted(read: Callable[..., Reader], log: Path) -> None:

@@ -32,6 +32,7 @@ from exporters.scrape import Exporter
 if TYPE_CHECKING:
     from conftest import StartPrometheus
 
+RECORD = Path(__file__).parents[1] / "fixtures" / "probe"
 PAUSE = 0.02
 FIRST = 0.1
 KEY = "sk-very-secret"
@@ -472,6 +473,47 @@ def test_once_prints_what_was_measured(gateway: Gateway, capsys: Any) -> None:
     assert (code, answer[:13]) == (1, "answer: WRONG")
     code, [latency, _] = run("overloaded")
     assert (code, latency[:26]) == (1, "latency: failed (http_5xx)")
+
+
+def _recorded(name: str, pool: str = "") -> float:
+    """A value of the page of an exporter beside a real pair, by its name and pool."""
+    page = (RECORD / "vllm_032_pair.prom").read_text().splitlines()
+    where = f'pool="{pool}"' if pool else ""
+    return sum(float(n.split()[-1]) for n in page if n.partition("{")[0] == name and where in n)
+
+
+def test_a_real_pair_counted_exactly_what_probes_tell() -> None:
+    """Prefill and decode with NIXL on two starved cores: tokens can be taken off to the last one.
+
+    Nobody else asked; four rounds were asked by hand, the rest by the exporter.
+    """
+    once = (RECORD / "vllm_032_pair_once.txt").read_text()
+    by_hand = [(int(a), int(b)) for a, b in re.findall(r"(\d+) tokens in, (\d+) out", once)]
+    told = {kind: _by_kind(kind) for kind in ("prompt", "completion")}
+    assert told["prompt"] + sum(a for a, _ in by_hand) == _recorded(
+        "vllm:prompt_tokens_total", "prefill"
+    )
+    assert told["completion"] + sum(b for _, b in by_hand) == _recorded(
+        "vllm:generation_tokens_total", "decode"
+    )
+    requests = _recorded("leadline_probe_requests_total") + len(by_hand)
+    assert requests == _recorded("vllm:e2e_request_latency_seconds_count", "prefill")
+    # The user waits for both stages and what lies between them.
+    stages = sum(
+        _recorded(f"vllm:{name}_sum", pool) / requests
+        for name, pool in (
+            ("e2e_request_latency_seconds", "prefill"), ("time_to_first_token_seconds", "decode")
+        )
+    )  # fmt: skip
+    latency = _recorded("leadline_probe_ttft_seconds_sum") / _recorded(
+        "leadline_probe_ttft_seconds_count"
+    )
+    assert stages < latency < 1.5 * stages  # questions are half of the requests, and shorter
+
+
+def _by_kind(kind: str) -> float:
+    page = (RECORD / "vllm_032_pair.prom").read_text()
+    return float(re.findall(rf'leadline_probe_tokens_total{{.*kind="{kind}".*}} (\S+)', page)[0])
 
 
 class Hasty(random.Random):
