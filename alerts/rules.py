@@ -6,7 +6,7 @@ from collections.abc import Callable
 from itertools import groupby
 from typing import Any, Final
 
-from alerts import fallback, serving, targets, transfer, watcher
+from alerts import fallback, node, probe, serving, targets, transfer, watcher
 from alerts.recording import INTERVAL
 from alerts.rule import Alert
 from catalog.config import Config
@@ -14,7 +14,9 @@ from catalog.config import Config
 MODULES: Final[dict[str, Callable[[Config], tuple[Alert, ...]]]] = {
     serving.GROUP: serving.alerts,
     transfer.GROUP: transfer.alerts,
+    probe.GROUP: probe.alerts,
     targets.GROUP: targets.alerts,
+    node.GROUP: node.alerts,
     watcher.GROUP: watcher.alerts,
     fallback.GROUP: fallback.alerts,
 }

@@ -24,19 +24,51 @@ _PROCESSES: Final = Row(
     "Processes",
     (
         signals(("host_anon_swap",), width=12),
-        signals(("host_rss", "host_shmem"), title="Resident and shared memory", width=12),
+        signals(("host_rss", "host_shmem", "host_proportional"),
+                title="Resident, shared and proportional memory", width=12),
         signals(("host_threads",)),
         signals(("host_fds",)),
         _age(),
+        signals(("major_faults_rate",), width=12),
+        signals(("context_switches_rate",), width=12),
     ),
-)
+)  # fmt: skip
+
+_CONTAINERS: Final = Row(
+    "Containers",
+    (
+        signals(("container_working_set", "container_limit", "container_shmem"),
+                title="Container working set, shared memory and limit"),
+        signals(("container_events_rate",)),
+        signals(("container_pressure",)),
+    ),
+)  # fmt: skip
 
 _MEMORY: Final = Row(
-    "Containers and hosts",
+    "Memory of hosts",
     (
-        signals(("container_working_set", "container_limit"),
-                title="Container working set and limit", width=12),
-        signals(("host_memory_used", "host_memory_total"), title="Host memory", width=12),
+        signals(("host_memory_used", "host_memory_total", "host_memory_shmem"),
+                title="Host memory", width=12),
+        signals(("numa_memory_free",), width=12),
+        signals(("host_swap_used", "huge_pages_free"), title="Swap in use, huge pages unused"),
+        signals(("host_oom_kills_rate", "numa_foreign_rate"),
+                title="Kills for want of memory, pages from another NUMA node"),
+        signals(("host_pressure",)),
+    ),
+)  # fmt: skip
+
+_NETWORK: Final = Row(
+    "Network and PCIe",
+    (
+        signals(("network_bytes_rate",), width=12),
+        signals(("rdma_bytes_rate",), width=12),
+        signals(("network_errors_rate", "network_drops_rate"),
+                title="Network errors and drops", width=12),
+        signals(("rdma_errors_rate", "rdma_congestion_rate"),
+                title="RDMA errors and congestion", width=12),
+        signals(("rdma_up",), high=1.0),
+        signals(("pcie_link",), high=1.0),
+        signals(("gpu_pcie_replays_rate",)),
     ),
 )  # fmt: skip
 
@@ -50,14 +82,30 @@ _GPUS: Final = Row(
                 high=1.0),
         signals(("gpu_power", "gpu_power_limit"), title="Power and its limit", width=6),
         signals(("gpu_sm_clock",), width=6, low=None),
-        signals(("gpu_temperature",), width=6),
-        signals(("gpu_memory_used",), width=6),
+        signals(("gpu_temperature", "gpu_memory_temperature"),
+                title="Temperature of GPU and memory", width=6),
+        signals(("gpu_clock_held",), width=6),
+        signals(("gpu_memory_used", "gpu_other_memory"), title="GPU memory in use", width=12),
+        signals(("gpu_process_memory",), width=12),
+        signals(("gpu_pcie_rate",), width=12),
+        signals(("gpu_nvlink_rate",), width=12),
     ),
 )  # fmt: skip
+
+_HEALTH: Final = Row(
+    "Health of GPUs",
+    (
+        signals(("gpu_xid_rate",), width=6),
+        signals(("gpu_ecc_rate",), width=6),
+        signals(("gpu_rows_pending",), width=6, high=1.0),
+        signals(("gpu_nvlinks_up",), width=6),
+        signals(("gpu_nvlink_errors_rate",), width=12),
+    ),
+)
 
 BOARD: Final = Board(
     "leadline-hosts",
     "Leadline / Hosts and GPUs",
     "Where host memory goes, and what the GPUs do: busy at a fifth of the power is a spin-wait.",
-    (_PROCESSES, _MEMORY, _GPUS),
+    (_PROCESSES, _CONTAINERS, _MEMORY, _NETWORK, _GPUS, _HEALTH),
 )

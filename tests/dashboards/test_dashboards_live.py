@@ -5,6 +5,7 @@ One scrapes the simulated cluster, one is given what the exporter said in a run 
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 import time
@@ -24,6 +25,7 @@ from catalog.signals_beside import CACHE, ROUTER
 from catalog.signals_probe import LOGS, PROBE
 from dashboards import generate
 from dashboards.adapter import to_grafana
+from exporters.scrape import Exporter
 from simulator import server as simulator
 from stack.configs import Job
 
@@ -53,14 +55,39 @@ leadline_detector_last_cycle_timestamp_seconds """
 GPUS = Path(__file__).parents[1] / "fixtures" / "gpu" / "decode.prom"
 """What the exporter said of a real H200 that decoded."""
 
+TREE = json.loads((Path(__file__).parents[1] / "fixtures" / "sys" / "node.json").read_text())
+PCIE = {
+    f"sys/bus/pci/devices/0000:18:00.0/{name}": text
+    for name, text in {
+        "class": "0x020700", "vendor": "0x15b3", "current_link_speed": "32.0 GT/s PCIe",
+        "current_link_width": "16", "max_link_speed": "32.0 GT/s PCIe", "max_link_width": "16",
+    }.items()
+}  # fmt: skip
+
+
+def _node(root: Path) -> str:
+    """Return what the exporter says of a node that was built by hand."""
+    for name, text in {**TREE, **PCIE}.items():
+        if name != "about":
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(text)
+    exporter = {"node": "n1", "vllm": False}
+    made = Exporter(Config.model_validate({"exporter": exporter}), proc=root / "proc",
+                    cgroup=root / "cgroup", sys=root / "sys")  # fmt: skip
+    page = made.page().decode()
+    made.close()
+    return page
+
+
 NO_DATA = tuple(
     SIGNALS[name].record
     for name in (
-        "external_hit_ratio", "restore_bytes_rate",
+        "external_hit_ratio", "restore_bytes_rate", "gpu_xid_rate",
         *(s.name for s in (*ROUTER, *CACHE, *PROBE, *LOGS)),
     )
 )  # fmt: skip
-"""The simulated cluster has no offloading, no KV tiers, no router's metrics, logs or probe."""
+"""The simulated cluster has no offloading, no KV tiers, no router's metrics, logs or probe,
+and its GPUs no Xid events."""
 
 
 RECORD = Path(__file__).parents[1] / "fixtures" / "live" / "scrapes.xz"
@@ -123,7 +150,8 @@ def fleet(
     module_prometheus: StartPrometheus, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
     """A Prometheus over the simulated cluster in which nothing is wrong."""
-    service = _served(lambda: f"{SERVICE}{time.time()}\n{GPUS.read_text()}")
+    node = _node(tmp_path_factory.mktemp("node"))
+    service = _served(lambda: f"{SERVICE}{time.time()}\n{GPUS.read_text()}{node}")
     pages = (simulator.serve("127.0.0.1:0", "none", 1), service)
     # The last in the chain of rules: a target of a mean of two scrapes.
     last = "pool:leadline_tpot_mean:target"
