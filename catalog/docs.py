@@ -1,6 +1,6 @@
-"""Writes `docs/metrics.md`: every signal and metric with its meaning and its traps.
+"""Writes `docs/metrics.md` and `docs/traps.md`: signals, metrics, and what they don't mean.
 
-`python -m catalog.docs` writes the file; `python -m catalog.docs -` prints it.
+`python -m catalog.docs` writes both; `python -m catalog.docs -` prints the former.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from catalog.labels import LEVELS
 from catalog.metric import Metric
 from catalog.signal import Signal
 from catalog.signals import METRICS, SIGNALS
+from catalog.traps import TRAPS, Trap
 from catalog.vllm import VERSIONS
 
 PATH: Final = Path(__file__).resolve().parents[1] / "docs" / "metrics.md"
+TRAPS_PATH: Final = PATH.with_name("traps.md")
 
 _INTRO: Final = """\
 # Signals and metrics
@@ -34,6 +36,35 @@ does not mean, and what keeps it from being read so: [traps.md](traps.md).
 vLLM's families are those of its releases 0.11, 0.18, 0.26, 0.32 and 0.33, its Rust front end as of
 0.33. "In vLLM 0.26 to 0.33" says that 0.18 had none; versions between were not read.
 """
+
+
+_TRAPS: Final = """\
+# Traps of vLLM's numbers
+
+Generated from `catalog/traps.py` by `make generate`; change it there.
+
+vLLM's metrics were made for one server that does all. Here is each way in which they mislead on a
+disaggregated fleet, what keeps Leadline's expressions out of it, and the test that springs it, most
+of them on a real Prometheus without anything of ours before it: a fleet whose Prometheus scrapes
+vLLM directly is guarded alike. Where no expression can see a trap, the last column is empty and
+the middle one says what to do.
+"""
+
+
+def traps() -> str:
+    """Return the whole list of traps."""
+    parts = [_TRAPS]
+    for title, group in TRAPS.items():
+        parts += [f"## {title}\n", "| trap | guard | signals | test |", "| --- | --- | --- | --- |"]
+        parts += [_trap(trap) for trap in group]
+        parts.append("")
+    return "\n".join(parts)
+
+
+def _trap(trap: Trap) -> str:
+    signals = ", ".join(f"[{name}](metrics.md#{name})" for name in trap.signals)
+    test = f"`{trap.test}`" if trap.test else ""
+    return f"| **{trap.name}.** {trap.what} | {trap.guard} | {signals} | {test} |"
 
 
 def text() -> str:
@@ -123,15 +154,17 @@ def _rust(metric: Metric) -> str:
     return "; Rust front end too" if metric.rust else "; not in the Rust front end"
 
 
-def write(path: Path = PATH) -> Path:
-    """Write the reference to *path* and return it.
+def write(folder: Path = PATH.parent) -> tuple[Path, ...]:
+    """Write the reference and the traps into *folder* and return their files.
 
     Raises:
-        OSError: The file can't be written.
+        OSError: A file can't be written.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text(), encoding="utf-8")
-    return path
+    folder.mkdir(parents=True, exist_ok=True)
+    written = {PATH.name: text(), TRAPS_PATH.name: traps()}
+    for name, content in written.items():
+        (folder / name).write_text(content, encoding="utf-8")
+    return tuple(folder / name for name in written)
 
 
 if __name__ == "__main__":
