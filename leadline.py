@@ -189,8 +189,13 @@ def simulate(args: argparse.Namespace) -> int:
 
 
 def check_config(args: argparse.Namespace) -> int:
-    """Check leadline.yaml and print what it comes to."""
-    print(_config(args).model_dump_json(indent=2))
+    """Check leadline.yaml and the web configuration it names, and print what it comes to."""
+    config = _config(args)
+    if config.exporter.web_config_file:
+        from exporters.web import Web
+
+        Web(config.exporter.web_config_file)
+    print(config.model_dump_json(indent=2))
     return 0
 
 

@@ -1,6 +1,7 @@
 """One request: `/metrics`, `/probe`, `/healthz`, `/readyz` and a landing page.
 
-`/healthz` and `/readyz` need no password, for those who ask them have none; they say one word.
+`/healthz` and `/readyz` need no password and know no limit, for those who ask them have none and
+would restart the exporter; they say one word.
 """
 
 from __future__ import annotations
@@ -42,7 +43,6 @@ _LANDING: Final = b"""<!doctype html>
 <p><a href="/metrics">Metrics</a> <a href="/healthz">Health</a> <a href="/readyz">Ready</a></p>
 </body></html>
 """
-_OPEN: Final = ("/healthz", "/readyz")
 _SAID: Final[dict[HTTPStatus, tuple[tuple[str, str], ...]]] = {
     HTTPStatus.UNAUTHORIZED: (("WWW-Authenticate", 'Basic realm="leadline", charset="UTF-8"'),),
     HTTPStatus.TOO_MANY_REQUESTS: (("Retry-After", "5"),),
@@ -85,7 +85,7 @@ class _Bounded(DeadlineReader):
         return count
 
 
-class _Writer:
+class Writer:
     """Writes to a socket until a deadline, however slowly its other side reads."""
 
     closed = False
@@ -125,7 +125,7 @@ class Handler(BaseHTTPRequestHandler):
         self.connection = self.request.socket
         reader = _Bounded(self.connection, self.request.deadline, time.monotonic)
         self.rfile = io.BufferedReader(reader)
-        self.wfile = _Writer(self.connection)  # type: ignore[assignment]
+        self.wfile = Writer(self.connection)  # type: ignore[assignment]
 
     def finish(self) -> None:
         """Let go of the reader; the server closes the connection."""
@@ -136,12 +136,12 @@ class Handler(BaseHTTPRequestHandler):
         if not self.request.arrived():
             return
         path, _, query = self.path.partition("?")
-        if not self.server.web.within_limit(self.settings.limit):
-            self._say(HTTPStatus.TOO_MANY_REQUESTS)
-        elif path == "/healthz":
+        if path == "/healthz":
             self._say(HTTPStatus.OK, "ok")
         elif path == "/readyz":
             self._ready()
+        elif not self.server.web.within_limit(self.settings.limit):
+            self._say(HTTPStatus.TOO_MANY_REQUESTS)
         elif self._let_in():
             self._serve(path, query)
 

@@ -11,6 +11,7 @@ import trustme
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import leadline
 from catalog.config import ConfigError
 from exporters.web import Web
 from exporters.web_auth import bcrypt_check
@@ -72,6 +73,22 @@ def test_everything_that_the_format_has_is_taken(write: Callable[[str], str]) ->
     assert found.limit.burst == 20
     suites = [c["name"] for c in found.context.get_ciphers() if c["protocol"] == "TLSv1.2"]
     assert suites == ["ECDHE-ECDSA-AES128-GCM-SHA256"]
+
+
+def test_check_config_checks_it_too(
+    folder: Path, write: Callable[[str], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before a restart finds out, with one line and exit code 2; a good one is fine."""
+    file = folder / "leadline.yaml"
+    file.write_text(f"exporter: {{web_config_file: {write(WHOLE)}}}")
+    assert leadline.main(["check-config", "--config", str(file)]) == 0
+    write(WHOLE.replace("server.key", "gone.key"))
+    capsys.readouterr()
+    assert leadline.main(["check-config", "--config", str(file)]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.count("\n") == 1
+    assert "gone.key: No such file" in told.err
 
 
 @pytest.mark.parametrize("text", ["", "tls_server_config:\nbasic_auth_users:\n", "{}"])

@@ -5,6 +5,7 @@ import re
 import time
 import urllib.request
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -108,6 +109,21 @@ def test_a_real_page_is_the_same_in_both_formats(page: bytes) -> None:
     assert types["vllm:iteration_tokens_total"] == "histogram"
     assert "unknown" not in types.values()
     assert not [n for n, type_ in types.items() if n.endswith("_total") and type_ == "counter"]
+
+
+def test_the_nodes_own_families_are_the_same_in_both_formats(
+    recorded: Path, page: bytes, config: Make
+) -> None:
+    """To a strict reader, beside a page passed through; a fleet's history goes on in either."""
+    roots = {"proc": recorded / "proc", "cgroup": recorded / "cgroup"}
+    exporter = Exporter(config(discover=True), fetcher=lambda *_: page, **roots)
+    whole = exporter.scrape()
+    exporter.close()
+    found = samples(open_families(whole.openmetrics.decode()))
+    assert found == samples(text_families(whole.text.decode()))
+    names = {name for name, _, _ in found}
+    assert {"leadline_process_cpu_seconds_total", "leadline_target_up"} <= names
+    assert "vllm:prompt_tokens_total" in names
 
 
 def test_a_counter_that_openmetrics_has_no_word_for_arrives_all_the_same() -> None:

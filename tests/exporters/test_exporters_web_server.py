@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from catalog.config import Config
+from exporters.handler import Writer
 from exporters.places import Places
 from exporters.scrape import Exporter
 from exporters.server import MAX_CONNECTIONS, run
@@ -125,6 +126,7 @@ def test_a_rate_limit_holds(config: Make, serve: Serve, get: Get, tmp_path: Path
     file.write_text("rate_limit: {interval: 1h, burst: 3}\n")
     url = serve(Exporter(config()), web=Web(str(file)))
     assert [status(get, url)[0] for _ in range(5)] == [200, 200, 200, 429, 429]
+    assert get(url.replace("metrics", "healthz")) == b"ok\n"
     now = [0.0]
     web = Web(str(file), lambda: now[0])
     limit = web.settings().limit
@@ -263,6 +265,26 @@ def test_clients_that_leave_in_the_middle_cost_no_place(
             connection.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
             connection.recv(1)
     assert get(url.replace("metrics", "healthz")) == b"ok\n"
+
+
+def test_a_client_that_reads_slowly_is_left_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time is for the whole answer: a byte now and then does not stretch it."""
+    monkeypatch.setattr("exporters.handler.ANSWER_SECONDS", 0.3)
+    ours, theirs = socket.socketpair()
+    done = threading.Event()
+
+    def sip() -> None:
+        while not done.wait(0.01):
+            theirs.recv(1)
+
+    with ours, theirs:
+        slow = threading.Thread(target=sip)
+        slow.start()
+        with pytest.raises(TimeoutError):
+            Writer(ours).write(b"a" * (16 << 20))
+        ours.shutdown(socket.SHUT_RDWR)
+        done.set()
+        slow.join()
 
 
 def test_places_are_neither_lost_nor_made_up() -> None:
