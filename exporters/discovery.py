@@ -45,6 +45,7 @@ class Found:
         members: Its processes, itself among them.
         main: The process whose command line it is: that of several ranks, where one command
             starts a server for each.
+        addresses: All addresses of its network, if that isn't ours.
     """
 
     pid: int
@@ -52,6 +53,7 @@ class Found:
     address: str
     members: tuple[Member, ...]
     main: int = 0
+    addresses: tuple[str, ...] = ()
 
 
 @dataclass
@@ -101,11 +103,7 @@ class Discovery:
                 if owner is not None:
                     members[owner].append(Member(pid, known.what.kind, known.what.rank))
         return [
-            one
-            for pid in servers
-            for one in by_port(
-                Found(pid, launches[pid], self._address(pid), tuple(members[pid]), pid)
-            )
+            one for pid in servers for one in by_port(self._found(pid, launches[pid], members[pid]))
         ]
 
     def _look(self, pid: int, now: float) -> _Known:
@@ -154,19 +152,23 @@ class Discovery:
                 parents[pid] = 0
         return parents[pid]
 
-    def _address(self, pid: int) -> str:
-        """Return the address of a process in a network of its own (a pod); empty in the host's."""
+    def _found(self, pid: int, launched: Launch, members: list[Member]) -> Found:
+        addresses = self._addresses(pid)
+        return Found(pid, launched, next(iter(addresses), ""), tuple(members), pid, addresses)
+
+    def _addresses(self, pid: int) -> tuple[str, ...]:
+        """Return the addresses of a process in a network of its own (a pod); none in ours."""
         try:
             own = (self._root / "self" / "ns" / "net").readlink()
             if (self._root / str(pid) / "ns" / "net").readlink() == own:
-                return ""
+                return ()
             routes = proc.read(self._root / str(pid) / "net" / "fib_trie").decode(
                 "ascii", "replace"
             )
         except OSError:
-            return ""
-        found = [a for a in _OWN_ADDRESS.findall(routes) if not a.startswith("127.")]
-        return found[0] if found else ""
+            return ()
+        found = (a for a in _OWN_ADDRESS.findall(routes) if not a.startswith("127."))
+        return tuple(dict.fromkeys(found))
 
 
 def environ(process: Path) -> dict[str, str]:

@@ -130,7 +130,7 @@ class _Table:
 
     def known(self, want: Wanted) -> bool:
         """Whether servers were found in the pod of a target, so that nothing of it is new."""
-        return bool(want.pod) and any(one.address == want.pod for one in self._found)
+        return bool(want.pod) and any(want.pod in one.addresses for one in self._found)
 
     def rest(self) -> list[Found]:
         """Return the servers that nobody named."""
@@ -143,8 +143,8 @@ class _Table:
         A proxy in the pod may hold the port that the pod shows, with vLLM on another behind it.
         """
         if want.pod:
-            return one.address == want.pod
-        here = at.local if not one.address else one.address == at.host
+            return want.pod in one.addresses
+        here = at.local if not one.addresses else at.host in one.addresses
         return here and one.launch.port == at.port
 
 

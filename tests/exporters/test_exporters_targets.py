@@ -434,6 +434,34 @@ def test_a_pod_of_this_node_is_the_server_found_in_it(
             "node": "node7", "tensor_parallel": "1"}.items() <= info.items()  # fmt: skip
 
 
+def test_a_pod_in_its_nodes_network_goes_by_the_node(
+    api: Api, in_cluster: Callable[..., Exporter], tmp_path: Path, grow: Grow, config: Make,
+    authority: Path,
+) -> None:  # fmt: skip
+    """Seen from a pod the node's network is another one, with many addresses; still one server."""
+    root = tmp_path / "proc"
+    trie = "".join(f"  |-- {a}\n        /32 host LOCAL\n" for a in ("172.17.0.1", "192.0.2.7"))
+    fields = "20 (a) S 1 " + " ".join("0" for _ in range(17)) + " 77 0 0\n"
+    grow(root, {"20/net/fib_trie": trie, "20/stat": fields, "stat": "btime 1000\n",
+                "20/cmdline": "vllm\0serve\0m\0"})  # fmt: skip
+    for process, space in (("20", "net:[2]"), ("self", "net:[1]")):
+        (root / process / "ns").mkdir(parents=True)
+        (root / process / "ns/net").symlink_to(space)
+    api.pods = [pod("d0", "192.0.2.7", hostNetwork=True)]
+    (tmp_path / "token").write_text(TOKEN)
+    told = {"enabled": True, "api": f"https://127.0.0.1:{api.server_address[1]}",
+            "token_file": str(tmp_path / "token"), "ca_file": str(authority / "ca")}  # fmt: skip
+    exporter = Exporter(
+        config(discover=True, kubernetes={**told, "timeout": 30.0}, deadline=60.0),
+        proc=root, fetcher=pages,
+    )  # fmt: skip
+    page = read(exporter)
+    exporter.close()
+    assert servers(page) == ["node7:8000"]
+    assert page["leadline_instance_info"][0]["pool"] == "decode"
+    assert page["leadline_instance_info"][0]["tensor_parallel"] == "1"
+
+
 def test_a_process_that_ends_takes_its_series_along(
     tmp_path: Path, grow: Grow, config: Make
 ) -> None:
