@@ -30,7 +30,7 @@ $(READY): pyproject.toml
 	@$(FIND_PYTHON); "$$python" -m stack.environment "$(VENV)"
 	@touch "$@"
 
-demo: $(READY) ## play a leaking cluster on the real stack; SCENARIO=leak, acceptance or none
+demo: $(READY) ## play a leaking cluster on the real stack; SCENARIO=NAME: docs/scenarios.md
 	@$(BIN)/leadline demo --scenario $(SCENARIO) $(ARGS)
 
 live: $(READY) ## real vLLM prefill and decode on this machine, a real leak, its page (a few GB, minutes)

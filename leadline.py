@@ -130,11 +130,15 @@ def up(args: argparse.Namespace) -> int:
 
 
 def demo(args: argparse.Namespace) -> int:
-    """Run the stack on a simulated 4P1D cluster with a leak in it."""
+    """Run the stack on a simulated 4P1D cluster, with a leak in it or another scenario."""
+    from simulator.scenario import scenario
     from stack.demo import run
 
+    truth = scenario(args.scenario, live=True)
     return run(
-        scenario=args.scenario,
+        scenario=truth.name,
+        title=truth.title,
+        expected=truth.alert,
         check=args.check,
         state=Path(args.state) if args.state else None,
         deadline=_seconds(args.deadline),
@@ -180,12 +184,29 @@ def simulate(args: argparse.Namespace) -> int:
 
         until = float(args.until or time.time())
         since = until - _seconds(args.since)
-        write(Path(args.history), args.scenario, since=since, until=until, seed=args.seed)
+        scenario = _played(args.scenario)
+        write(Path(args.history), scenario, since=since, until=until, seed=args.seed)
         return 0
     from simulator.server import run
 
     ending = float(args.until) if args.until else None
-    return run(args.listen, args.scenario, seed=args.seed, until=ending)
+    return run(args.listen, _played(args.scenario), seed=args.seed, until=ending)
+
+
+def _played(name: str) -> str:
+    """Return the name of a scenario that a page can play, or raise with the nearest ones."""
+    from simulator.scenario import scenario
+
+    return scenario(name, live=True).name
+
+
+def _scenarios() -> str:
+    """Return the list of scenarios, for the help of commands that play one."""
+    try:
+        from simulator.scenario import listing
+    except ImportError as error:
+        return f"scenarios: install leadline[serve] to list them ({error.name} is missing)"
+    return listing()
 
 
 def check_config(args: argparse.Namespace) -> int:
@@ -312,8 +333,17 @@ def _add_bounds(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose help may end with a list that is made only when it is asked for."""
+
+    def format_help(self) -> str:
+        """Return the help, and the list behind the default `listing`."""
+        listing = self.get_default("listing")
+        return super().format_help() + (f"\n{listing()}\n" if listing else "")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="leadline",
         description="Slow drifts of disaggregated vLLM fleets, flagged before SLAs break.",
         allow_abbrev=False,
@@ -461,13 +491,18 @@ def _fleet_commands(command: Command) -> None:
     _add_bounds(sub)
 
 
+def _add_scenario(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument(
+        "--scenario", default="leak", metavar="NAME",
+        help="what happens (default: leak): --help and docs/scenarios.md list them",
+    )  # fmt: skip
+    sub.set_defaults(listing=_scenarios)
+
+
 def _made_commands(command: Command) -> None:
     """Add what writes files, plays a cluster or checks."""
     sub = command(demo, "demo", "demo --scenario none", "demo --check")
-    sub.add_argument(
-        "--scenario", default="leak", choices=("leak", "acceptance", "none"),
-        help="what goes wrong (default: leak)",
-    )  # fmt: skip
+    _add_scenario(sub)
     sub.add_argument("--check", action="store_true", help="exit 0 once the alert is active")
     sub.add_argument("--state", metavar="DIR", help="keep data here (default: a temporary folder)")
     sub.add_argument("--deadline", default="10m", metavar="SPAN", help="of --check (default: 10m)")
@@ -488,10 +523,7 @@ def _made_commands(command: Command) -> None:
     sub.add_argument(
         "--listen", default="127.0.0.1:9850", metavar="HOST:PORT", help="default: 127.0.0.1:9850"
     )
-    sub.add_argument(
-        "--scenario", default="leak", choices=("leak", "acceptance", "none"),
-        help="what goes wrong (default: leak)",
-    )  # fmt: skip
+    _add_scenario(sub)
     sub.add_argument("--seed", type=int, default=1, metavar="N", help="of all chance (default: 1)")
     sub.add_argument("--history", metavar="FILE", help="write the past instead of serving")
     sub.add_argument("--since", default="3d", metavar="SPAN", help="length of the past")

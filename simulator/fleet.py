@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from catalog.labels import Pool, ProcessKind
-from simulator.scenario import HOUR
+from simulator.change import HOUR
 
 CHUNK: Final = 1800.0
 """Seconds that are computed at once; incarnations begin at its multiples."""
@@ -18,7 +18,7 @@ CHUNK: Final = 1800.0
 DOWN: Final = 240.0
 """Seconds that a server is away before an incarnation begins."""
 
-_FIRST: Final = -200 * HOUR
+_FIRST: Final = -1100 * HOUR
 _DEPLOY: Final = -44 * HOUR
 _PREFILL_AGAIN: Final = -16 * HOUR
 
@@ -76,7 +76,7 @@ class Server:
 
     def up(self, at: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
         """Return whether it runs at each instant."""
-        down: npt.NDArray[np.bool_] = at >= self.ends
+        down: npt.NDArray[np.bool_] = (at >= self.ends) | (at < self.starts[0])
         for start in self.starts[1:]:
             down = down | ((at >= start - DOWN) & (at < start))
         return ~down
@@ -146,4 +146,32 @@ def rolled(fleet: Fleet, begin: float) -> Fleet:
 def drained(fleet: Fleet, name: str, at: float) -> Fleet:
     """Return *fleet* whose server *name* is drained at *at* and doesn't come back."""
     servers = (replace(s, ends=at) if s.name == name else s for s in fleet.servers)
+    return replace(fleet, servers=tuple(servers))
+
+
+def steady(fleet: Fleet) -> Fleet:
+    """Return *fleet* without deployments in its past: every server runs for weeks."""
+    return replace(fleet, servers=tuple(replace(s, starts=s.starts[:1]) for s in fleet.servers))
+
+
+def restarted(fleet: Fleet, name: str, *at: float) -> Fleet:
+    """Return *fleet* whose server *name* starts anew at the instants *at*, multiples of `CHUNK`."""
+    servers = (
+        replace(s, starts=tuple(sorted((*s.starts, *at)))) if s.name == name else s
+        for s in fleet.servers
+    )
+    return replace(fleet, servers=tuple(servers))
+
+
+def scaled(fleet: Fleet, more: int, at: float) -> Fleet:
+    """Return *fleet* with *more* prefill servers from *at* on, a multiple of `CHUNK`."""
+    number = len(fleet.servers)
+    first = fleet.pool("prefill")[0]
+    new = (replace(first, node=f"node-{number + i}", starts=(at,)) for i in range(more))
+    return replace(fleet, servers=(*fleet.servers, *new))
+
+
+def drafting(fleet: Fleet, depth: int) -> Fleet:
+    """Return *fleet* whose decode servers draft *depth* tokens a step."""
+    servers = (replace(s, depth=depth) if s.pool == "decode" else s for s in fleet.servers)
     return replace(fleet, servers=tuple(servers))

@@ -14,9 +14,9 @@ import numpy as np
 from catalog.labels import Pool
 from catalog.metric import Metric
 from catalog.signals import METRICS
+from simulator.change import GIB
 from simulator.fleet import Server
 from simulator.noise import FloatArray, keys, smooth
-from simulator.scenario import GIB
 from simulator.world import World
 
 LIMIT: Final = 700.0

@@ -12,10 +12,11 @@ from typing import Final
 import numpy as np
 
 from catalog.labels import Pool, ProcessKind
+from simulator.change import GIB, HOUR, Loss, What
+from simulator.change import total as changed
 from simulator.fleet import Process, Server
 from simulator.noise import FloatArray, keys, smooth
-from simulator.scenario import GIB, HOUR
-from simulator.world import World
+from simulator.world import Side, World
 
 PAGE: Final = 4096.0
 
@@ -87,7 +88,8 @@ def private(world: World, server: Server, process: Process, at: FloatArray) -> F
     total = held * GIB
     if server.pool == "decode" and process.kind == "worker":
         total = total + _STEP * ((at >= _STEP_AT) & (started < _STEP_AT))
-    total = total + leaked(world, server, process, at)
+    total = total + GIB * _change(world, "private", server, process, at)
+    total = total + lost(world, server, process, at)
     pages: FloatArray = np.round(total / PAGE) * PAGE
     return pages
 
@@ -99,18 +101,75 @@ def _warmed(age: FloatArray) -> FloatArray:
     return part
 
 
-def leaked(world: World, server: Server, process: Process, at: FloatArray) -> FloatArray:
-    """Return bytes lost by the scenario's leak: so many for each KV token since it began."""
-    truth = world.scenario
-    wrong = truth.kind == "leak" and (truth.pool, truth.process) == (server.pool, process.kind)
-    if not wrong or process.engine is None:
-        return np.zeros_like(at)
-    row = engine_row(world, server, process.engine)
-    since = world.decode_tokens(row, np.array([truth.start, 0.0]))
-    ranks = sum(s.ranks for s in world.fleet.pool(server.pool))
-    per_token = truth.rate / HOUR * -truth.start / ranks / (since[1] - since[0])
-    lost: FloatArray = np.maximum(world.decode_tokens(row, at) - since[0], 0.0) * per_token
-    return np.where(at >= truth.start, lost, 0.0)
+def _change(
+    world: World, what: What, server: Server, process: Process | None, at: FloatArray
+) -> FloatArray:
+    """Return what the scenario adds on a server, or on a process of it."""
+    number = world.fleet.pool(server.pool).index(server)
+    rank, kind = (process.engine, process.kind) if process else (None, "")
+    place = (server.pool, number, rank)
+    row = changed(world.scenario.changes, what, at, [place], [server.started(at)], kind)
+    return np.broadcast_to(row[0], at.shape)
+
+
+def lost(
+    world: World, server: Server, process: Process, at: FloatArray, *, swapped: bool = False
+) -> FloatArray:
+    """Return bytes that a process has lost since its start; a restart gives all of them back."""
+    number = world.fleet.pool(server.pool).index(server)
+    losses = [
+        loss
+        for loss in world.scenario.losses
+        if loss.concerns(server.pool, number, process.engine, process.kind)
+        and loss.swapped == swapped
+    ]
+    total = np.zeros_like(at)
+    for loss in losses:
+        total = total + _lost(world, loss, server, process, at)
+    return total
+
+
+def _lost(world: World, loss: Loss, server: Server, process: Process, at: FloatArray) -> FloatArray:
+    side: Side = "prefill" if server.pool == "prefill" else "decode"
+    begin = np.maximum(loss.start, server.started(at))
+    end = np.minimum(at, loss.end)
+    rows = _rows(world, server, process)
+    done = sum(
+        (
+            world.driven(side, row, loss.by, np.maximum(end, world.origin))
+            - world.driven(side, row, loss.by, np.maximum(begin, world.origin))
+            for row in rows
+        ),
+        np.zeros_like(at),
+    ) / len(rows)
+    grown: FloatArray = np.maximum(done, 0.0) * _price(world, loss, side)
+    return np.where(at >= loss.start, grown, 0.0)
+
+
+def _price(world: World, loss: Loss, side: Side) -> float:
+    """Return the bytes that one process loses a token, request, step or hour."""
+    pool = world.fleet.pool(side)
+    span = np.array([max(loss.start, world.origin), min(0.0, loss.end)])
+    members = [
+        (server, process)
+        for number, server in enumerate(pool)
+        for process in server.processes
+        if loss.concerns(side, number, process.engine, process.kind)
+    ]
+    done = [
+        float(np.diff(world.driven(side, row, loss.by, span))[0])
+        for server, process in members
+        for row in _rows(world, server, process)[:1]
+    ]
+    hours = float(span[1] - span[0]) / HOUR
+    return loss.rate * hours / max(sum(done), 1e-9)
+
+
+def _rows(world: World, server: Server, process: Process) -> list[int]:
+    """Return the engines that a process serves: its own, or all of its server."""
+    if process.engine is not None:
+        return [engine_row(world, server, process.engine)]
+    return [engine_row(world, server, rank) for rank in range(server.ranks)]
 
 
 def engine_row(world: World, server: Server, rank: int) -> int:
@@ -143,13 +202,15 @@ def readings(world: World, server: Server, at: FloatArray) -> Readings:
     flat = np.ones_like(at)
     processes = {p: _process(world, server, p, at) for p in server.processes}
     anonymous = np.sum([values["anonymous_bytes"] for values in processes.values()], axis=0)
+    extra = sum((_change(world, "shared", server, p, at) for p in server.processes), 0.0 * flat)
     # Page cache is dropped with the old container and fills again: growth that is no leak.
     age = (at - server.started(at)) / HOUR
     cache: FloatArray = 40.0 + 12.0 * (1.0 - np.exp(-age / 3.0))
     for period, size in ((300.0, 0.1), (HOUR, 0.4)):
         key = keys(world.seed, f"cache/{server.name}/{period:.0f}")
         cache = cache + size * smooth(key, at, period)[0]
-    working = anonymous + SHARED_ONCE + np.round(cache * GIB / PAGE) * PAGE
+    cache = cache + _change(world, "cache", server, None, at)
+    working = anonymous + SHARED_ONCE + np.round((cache + extra) * GIB / PAGE) * PAGE
     other: FloatArray = 38.0 + 0.3 * smooth(keys(world.seed, f"host/{server.name}"), at, 1800.0)[0]
     total = HOST[server.pool] * flat
     used = working + np.round(other * GIB / PAGE) * PAGE
@@ -158,10 +219,16 @@ def readings(world: World, server: Server, at: FloatArray) -> Readings:
         {
             "working_set_bytes": working,
             "anonymous_bytes": anonymous,
-            "limit_bytes": LIMIT[server.pool] * flat,
+            "limit_bytes": _limit(world, server, at),
         },
         {"total_bytes": total, "available_bytes": total - used, "used_bytes": used},
     )
+
+
+def _limit(world: World, server: Server, at: FloatArray) -> FloatArray:
+    """Return the limit of a container."""
+    limit = world.scenario.container.get(server.pool, LIMIT[server.pool])
+    return limit * (1.0 + _change(world, "limit", server, None, at))
 
 
 def _process(
@@ -170,7 +237,7 @@ def _process(
     size = SIZES[server.pool, process.kind]
     flat = np.ones_like(at)
     anonymous = private(world, server, process, at)
-    shared = size.shared * GIB * flat
+    shared = (size.shared + _change(world, "shared", server, process, at)) * GIB
     started = server.started(at)
     load = world.flow.load(at)
     busy = process.kind == "api_server"
@@ -178,7 +245,7 @@ def _process(
     return {
         "resident_bytes": anonymous + shared,
         "anonymous_bytes": anonymous,
-        "swap_bytes": 0.0 * flat,
+        "swap_bytes": np.round(lost(world, server, process, at, swapped=True) / PAGE) * PAGE,
         "shared_bytes": shared,
         "threads": size.threads * flat,
         "open_fds": fds,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -10,13 +11,15 @@ import numpy as np
 from catalog.labels import identity
 from catalog.panel import Labels, Panel
 from catalog.signals import SIGNALS
+from simulator.change import HOUR
 from simulator.flow import CELL
 from simulator.noise import FloatArray
 from simulator.own import Row, rows
-from simulator.scenario import HOUR
 from simulator.world import SIDES, Side, World
 
 WINDOW: Final = 300.0
+EPOCH: Final = 1_800_000_000.0
+"""A Friday at 08:00 UTC: unix seconds of the end of history where none are given."""
 
 _GAUGES: Final = {
     "host_rss": "leadline_process_resident_bytes",
@@ -46,28 +49,34 @@ KNOWN: Final = (
 
 
 def panels(
-    world: World,
+    run: World | str,
     *,
-    epoch: float,
-    since: float = -72 * HOUR,
+    epoch: float = EPOCH,
+    seed: int = 1,
+    span: float = 72 * HOUR,
+    since: float | None = None,
     until: float = 0.0,
     step: float = 60.0,
-    signals: Iterable[str] = KNOWN,
+    signals: Iterable[str] | None = None,
 ) -> dict[str, Panel]:
     """Return panels of *signals* by name.
 
     Args:
-        world: The run.
-        epoch: Unix seconds of the end of history.
-        since: First instant, seconds from the end of history.
-        until: Last instant.
+        run: Name of a scenario, or a run.
+        epoch: Unix seconds of the end of history, to which the scenario's times refer.
+        seed: Seed of all noise, where a scenario is named.
+        span: Seconds before the end of history.
+        since: First instant, seconds from the end of history: instead of *span*.
+        until: Last instant; behind 0 the run goes on as its truth says, up to breach and beyond.
         step: Seconds between instants, a multiple of 20.
         signals: Which; see `KNOWN`.
 
     Raises:
-        ValueError: A signal is not known here.
+        ValueError: A signal or the scenario is not known here.
     """
-    wanted = list(signals)
+    since = -span if since is None else since
+    world = World(run, seed, -since + HOUR) if isinstance(run, str) else run
+    wanted = list(KNOWN if signals is None else signals)
     for name in wanted:
         if name not in KNOWN:
             raise ValueError(f"no panel of {name!r}: there are {', '.join(KNOWN)}")
@@ -115,6 +124,12 @@ class _Table:
         self._found = self._found or rows(self._world, self._epoch, self._at)
         metric = _GAUGES.get(signal, "leadline_process_anonymous_bytes")
         chosen = [row for row in self._found if row.metric.name == metric]
+        if signal == "host_anon_swap":
+            swap = [r for r in self._found if r.metric.name == "leadline_process_swap_bytes"]
+            chosen = [
+                replace(row, values=row.values + swapped.values)
+                for row, swapped in zip(chosen, swap, strict=True)
+            ]
         starts = None
         if signal in _PROCESS:
             begun = "leadline_process_start_time_seconds"

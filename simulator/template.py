@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from typing import Final, Literal
@@ -106,6 +106,10 @@ def _slot(line: str) -> Slot:
 def _cut(family: Family, depth: int) -> Family:
     """Return *family* with as many positions as are drafted."""
     slots = tuple(s for s in family.slots if int(dict(s.labels).get("position", 0)) < depth)
+    deepest = [s for s in slots if "position" in dict(s.labels)][-1:]
+    for position in range(len(slots), depth) if deepest else ():
+        labels = tuple((k, str(position) if k == "position" else v) for k, v in deepest[0].labels)
+        slots += (replace(deepest[0], labels=labels),)
     return Family(family.name, family.kind, family.comment, slots)
 
 

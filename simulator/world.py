@@ -16,10 +16,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr
 
+from simulator.change import HOUR, Driver
 from simulator.fleet import CHUNK, Fleet, fleet
 from simulator.flow import CELL, Cells, Flow, engines
 from simulator.noise import FloatArray
-from simulator.scenario import HOUR, Scenario, scenario
+from simulator.scenario import Scenario, scenario
 from simulator.template import bounds
 
 Side = Literal["prefill", "decode"]
@@ -41,6 +42,13 @@ _VARIATION: Final = {
     "vllm:nixl_num_descriptors": 0.3,
     "vllm:request_queue_time_seconds": 1.2,
 }
+
+_DRIVERS: Final[dict[Driver, tuple[str, ...]]] = {
+    "tokens": ("vllm:prompt_tokens_total", "vllm:generation_tokens_total"),
+    "requests": ("vllm:request_params_n_count",),
+    "steps": ("vllm:iteration_tokens_total_count",),
+}
+"""Counters that memory is lost by."""
 
 
 @dataclass(frozen=True)
@@ -96,13 +104,13 @@ class World:
     ) -> None:
         self.scenario: Scenario = scenario(name)
         self.seed = seed
-        self.fleet = servers or fleet()
+        self.fleet = self.scenario.fleet(servers or fleet())
         self.flow = Flow(self.fleet, self.scenario, seed)
         self.origin = -math.ceil(max(span, 12 * HOUR) / CHUNK) * CHUNK
         depths = {s.pool: s.depth for s in self.fleet.servers}
         self.bounds = {side: bounds(side, depths[side]) for side in SIDES}
         self._carry: list[dict[Side, dict[str, FloatArray]]] = []
-        self._tokens: list[FloatArray] = []
+        self._odometers: list[dict[Side, dict[Driver, FloatArray]]] = []
         self._blocks = lru_cache(maxsize=2)(self._block)
         self._cached = lru_cache(maxsize=3)(self._chunk)
 
@@ -115,17 +123,34 @@ class World:
             self._cached(len(self._carry))
         return self._cached(number)
 
-    def decode_tokens(self, row: int, at: FloatArray) -> FloatArray:
-        """Return tokens that a decode engine has held since its start, at instants *at*."""
-        self.chunk(float(at.max()))
+    def driven(self, side: Side, row: int, by: Driver, at: FloatArray) -> FloatArray:
+        """Return how much of *by* an engine has done since the run began, at instants *at*.
+
+        Restarts don't set it back. Before the run began it is none.
+        """
+        if by == "hours":
+            return np.asarray(at / HOUR, dtype=np.float64)
+        self.chunk(float(max(at.max(), self.origin)))
         place = (at - self.origin) / CHUNK
         number = np.floor(place).astype(np.int64)
         answer = np.zeros_like(at)
         for chunk in np.unique(number[number >= 0]):
             here = number == chunk
-            tokens = self._tokens[chunk][row : row + 1]
-            answer[here] = at_edges(tokens, (place[here] - chunk) * CELLS)[0]
+            done = self._odometers[chunk][side][by][row : row + 1]
+            answer[here] = at_edges(done, (place[here] - chunk) * CELLS)[0]
         return answer
+
+    def _odometer(self, cells: dict[Side, Cells]) -> dict[Side, dict[Driver, FloatArray]]:
+        """Return what drives losses, at the edges of the next chunk's cells."""
+        last = self._odometers[-1] if self._odometers else None
+        found: dict[Side, dict[Driver, FloatArray]] = {}
+        for side in SIDES:
+            found[side] = {}
+            for by, keys in _DRIVERS.items():
+                cell = sum((cells[side].added[key] for key in keys), np.zeros(()))
+                done = np.concatenate([np.zeros((len(cell), 1)), np.cumsum(cell, axis=1)], axis=1)
+                found[side][by] = done + (last[side][by][:, -1:] if last else 0.0)
+        return found
 
     def _chunk(self, number: int) -> Chunk:
         edges: FloatArray = self.origin + number * CHUNK + CELL * np.arange(CELLS + 1.0)
@@ -143,10 +168,7 @@ class World:
             pools[side], ends[side] = self._add_up(side, cells[side], kept)
         if number == len(self._carry):
             self._carry.append(ends)
-            counters = pools["decode"].counters
-            self._tokens.append(
-                counters["vllm:prompt_tokens_total"] + counters["vllm:generation_tokens_total"]
-            )
+            self._odometers.append(self._odometer(cells))
         return Chunk(edges, pools)
 
     def _block(self, number: int) -> dict[Side, Cells]:

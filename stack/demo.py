@@ -3,7 +3,7 @@
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -29,28 +29,31 @@ CONFIG = {
 }
 PROGRAMS: tuple[binaries.Name, ...] = ("prometheus", "promtool", "alertmanager")
 
-WHAT: dict[str, str] = {
-    "leak": "with a host-memory leak in its decode pool",
-    "acceptance": "whose draft acceptance falls",
-    "none": "with nothing wrong",
-}
-
 
 def run(
-    *, scenario: str, check: bool, state: Path | None, deadline: float, quiet_for: float
+    *,
+    scenario: str,
+    title: str,
+    expected: Mapping[str, str] | None,
+    check: bool,
+    state: Path | None,
+    deadline: float,
+    quiet_for: float,
 ) -> int:
     """Play a scenario until Ctrl-C, or with `check` until its alert is active.
 
     Args:
-        scenario: leak, acceptance or none.
-        check: End with 0 once Alertmanager reports the scenario's alert as active, or for none
+        scenario: Name of it.
+        title: What happens in it.
+        expected: Labels of the alert that it must lead to; None where it must lead to none.
+        check: End with 0 once Alertmanager reports that alert as active, or where none is expected
             once nothing at all was active for `quiet_for`; with 1 if not so by the deadline.
         state: Folder for data and logs, kept; None: a temporary one, removed unless it failed.
         deadline: Seconds from the start.
         quiet_for: Seconds from the first judgement.
     """
     clock = Clock()
-    print(f"A simulated 4P1D cluster {WHAT[scenario]}.", flush=True)
+    print(f"A simulated 4P1D cluster {title}.", flush=True)
     for name in PROGRAMS:
         binaries.find(name)
     clock.say("programs found")
@@ -60,9 +63,9 @@ def run(
             _say(line)
             if not check:
                 show(stack, line, clock)
-            if scenario == "none":
+            if expected is None:
                 return until_quiet(stack, line, clock, quiet_for=quiet_for, deadline=deadline)
-            return until_page(stack, line, clock, scenario=scenario, deadline=deadline)
+            return until_page(stack, line, clock, wanted=expected, deadline=deadline)
         except KeyboardInterrupt:
             print("stopping", flush=True)
             return 0

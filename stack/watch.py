@@ -1,7 +1,7 @@
 """Watches Alertmanager for the demo: shows what becomes active, and waits for the right alert."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NoReturn
 
 from stack.line import Line
@@ -10,12 +10,6 @@ from stack.programs import Stack
 
 POLL = 1.0
 JUDGED = 'sum(leadline_detector_series{state="judged"})'
-
-# Labels of the alert that a scenario must lead to.
-EXPECTED: dict[str, dict[str, str]] = {
-    "leak": {"alertname": "LeadlineLeak", "pool": "decode", "severity": "page"},
-    "acceptance": {"alertname": "LeadlineFalling", "pool": "decode"},
-}
 
 
 class Clock:
@@ -41,10 +35,11 @@ def show(stack: Stack, line: Line, clock: Clock) -> NoReturn:
     raise AssertionError("the watch has no end of its own")
 
 
-def until_page(stack: Stack, line: Line, clock: Clock, *, scenario: str, deadline: float) -> int:
-    """Return 0 once the scenario's alert is active, 1 if it is not by the deadline."""
+def until_page(
+    stack: Stack, line: Line, clock: Clock, *, wanted: Mapping[str, str], deadline: float
+) -> int:
+    """Return 0 once an alert with the labels *wanted* is active, 1 if none is by the deadline."""
     start = clock.seconds
-    wanted = EXPECTED[scenario]
     for alerts in _alerts(stack, line, clock):
         if any(wanted.items() <= alert.labels.items() for alert in alerts):
             print(

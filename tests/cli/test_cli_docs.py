@@ -25,7 +25,7 @@ def _generator() -> object:
     return module
 
 
-@pytest.mark.parametrize("name", ["configuration", "commands"])
+@pytest.mark.parametrize("name", ["configuration", "commands", "scenarios"])
 def test_the_reference_is_up_to_date(name: str) -> None:
     """The committed file is what `make generate` writes."""
     written = (ROOT / "docs" / f"{name}.md").read_text()

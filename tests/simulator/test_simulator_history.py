@@ -115,5 +115,5 @@ def test_a_history_that_is_none_is_refused(
 
 def test_an_unknown_scenario_is_named(tmp_path: Path) -> None:
     """A typing error says what there is."""
-    with pytest.raises(ValueError, match="'leek': known are leak, acceptance, none"):
+    with pytest.raises(ValueError, match="'leek': did you mean leak"):
         write(tmp_path / "none.om", "leek", since=NOW - 3600, until=NOW)

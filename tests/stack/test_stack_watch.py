@@ -45,7 +45,7 @@ def test_only_the_page_of_the_scenario_counts(
     """A leak page of the decode pool ends the check with 0; another pool or severity doesn't."""
     with Stack(tmp_path / "logs") as stack:
         laid = line(HEARTBEAT, labels)
-        assert until_page(stack, laid, Clock(), scenario="leak", deadline=1.5) == verdict
+        assert until_page(stack, laid, Clock(), wanted=LEAK, deadline=1.5) == verdict
 
 
 @pytest.mark.parametrize(("judged", "alerts", "verdict"), [(7, [], 0), (0, [], 1), (7, [LEAK], 1)])
