@@ -2,10 +2,12 @@
 
 import json
 import re
+import subprocess
 import time
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -22,6 +24,7 @@ from catalog.pages import combine, open_text, text
 from catalog.splice import Splicer
 from exporters.negotiation import takes_gzip, wants_openmetrics
 from exporters.scrape import Exporter
+from stack.binaries import find
 
 Make = Callable[..., Config]
 PROMETHEUS_3 = (
@@ -180,6 +183,33 @@ def test_a_bad_exemplar_is_left_out_alone(told: str, expected: str) -> None:
     page = f"# TYPE a counter\na_total 1 # {told}\n".encode("utf-8", "surrogateescape")
     _, opened = both([page])
     assert ("# {" in opened) == bool(expected)
+
+
+PIECES = ("{", "}", "a", "=", '"', "\\", "\\n", "é", " ", "\t", ",", "1", "0.5", "NaN", "#", "\x85")
+LABEL_NAMES = ("a", "b_c", "0a", "")
+VALUES = ("1", "-0.5", "NaN", "+Inf", "1e400", "1_0", "0x1", "x", "")
+INSTANTS = ("", " 5", " 1700000000.123", " NaN", " 1e400", " -3.5 ", " 5 5")
+
+
+def test_prometheus_reads_every_exemplar_that_is_let_pass(tmp_path: Path) -> None:
+    """A few thousand odd ones, through the real parser: one that it refuses loses the page."""
+    random = Random(1)
+    passed = set()
+    for _ in range(20_000):
+        inside = "".join(random.choices(PIECES, k=random.randrange(6)))
+        pair = f'{random.choice(LABEL_NAMES)}="{inside}"'
+        labels = random.choice((pair, f'{pair},z="1"', inside, ""))
+        told = f"{{{labels}}} {random.choice(VALUES)}{random.choice(INSTANTS)}"
+        passed.add(exemplar(told))
+    passed.discard("")
+    assert len(passed) > 1000
+    lines = [f'a_total{{n="{n}"}} 1 1700000000 # {told}' for n, told in enumerate(sorted(passed))]
+    (tmp_path / "page").write_text("\n".join(["# TYPE a counter", *lines, "# EOF", ""]))
+    done = subprocess.run(
+        [find("promtool"), *"tsdb create-blocks-from openmetrics".split(), "page", "data"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
 
 
 NAMES = st.sampled_from(["vllm:a", "vllm:a_total", "b", "b_total", "c_count", "c", "d_info"])
