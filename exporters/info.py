@@ -48,7 +48,7 @@ class Info:
         self._fetch = fetch
         self._seen = seen or Seen(clock)
         self._clock = clock
-        self._versions: dict[tuple[str, int], tuple[str, float]] = {}
+        self._versions: dict[tuple[str, int], tuple[str, float, float | None]] = {}
         self._booted: float | None = None
 
     def tasks(self, look: Look) -> Mapping[str, Task]:
@@ -64,16 +64,18 @@ class Info:
     def collect(self, look: Look, instance: Instance) -> Result:
         """Return the info of one server; what it doesn't tell is no label."""
         key = instance.incarnation
-        version, until = self._versions.get(key, ("", 0.0))
-        if instance.url and self._clock() >= until:
+        version, until, since = self._versions.get(key, ("", 0.0, None))
+        # Of a server elsewhere the page alone tells that it was started anew.
+        if instance.url and (self._clock() >= until or self._seen.last(key).started != since):
             timeout = min(_TIMEOUT, look.seconds / 2)
             version = self._version(instance.url, timeout) or version
             wait = KEEP_SECONDS if version else ASK_AGAIN_SECONDS
-            self._versions[key] = version, self._clock() + wait
             if look.config.exporter.vllm:
                 self._seen.wait(key, timeout)
             else:
                 self._seen.tell(key, self._page(look, instance.url, timeout))
+            began = self._seen.last(key).started
+            self._versions[key] = version, self._clock() + wait, began
         return Result(self._families(look, instance))
 
     def _page(self, look: Look, url: str, timeout: float) -> bytes:
@@ -95,7 +97,7 @@ class Info:
 
     def _families(self, look: Look, instance: Instance) -> Families:
         families = Families()
-        version = self._versions.get(instance.incarnation, ("", 0.0))[0]
+        version = self._versions.get(instance.incarnation, ("", 0.0, None))[0]
         told = self._seen.last(instance.incarnation)
         families.add("leadline_instance_info", _labels(instance, told, version), 1)
         started = self._started(look.proc, instance)

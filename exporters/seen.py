@@ -16,7 +16,7 @@ from exporters import settings
 
 KEEP_SECONDS: Final = 900.0
 _CACHE_CONFIG = re.compile(rb"^vllm:cache_config_info\{([^\n]{0,8192})\} ", re.MULTILINE)
-_STARTED = re.compile(rb"^process_start_time_seconds ([0-9.e+]{1,32})$", re.MULTILINE)
+_STARTED: Final = b"\nprocess_start_time_seconds "
 _LABEL = re.compile(rb'([a-z_]+)="([^"\\]*)"')
 
 _IN_FORCE: Final = {
@@ -45,14 +45,14 @@ class Seen:
         self._told: dict[tuple[str, int], tuple[Told, float]] = {}
 
     def tell(self, key: tuple[str, int], page: bytes) -> None:
-        """Look at a page unless its server was looked at lately; empty: there was none."""
+        """Look at a page unless its server was looked at since it began; empty: there was none."""
+        started = _began(page)
         with self._changed:
-            _, until = self._told.get(key, (Told(), 0.0))
-            if self._clock() < until:
+            before, until = self._told.get(key, (Told(), 0.0))
+            if self._clock() < until and started in (None, before.started):
                 return
             # Without an answer the next scrape looks again.
             wait = KEEP_SECONDS if page else 0.0
-            before = self._told.get(key, (Told(), 0.0))[0]
             self._told[key] = (read(page) if page else before), self._clock() + wait
             self._changed.notify_all()
 
@@ -81,12 +81,15 @@ def read(page: bytes) -> Told:
         text = value.decode("utf-8", "replace")
         if ours and text not in ("", "None"):
             found[ours[0]] = ours[1](text)
-    started = _STARTED.search(page)
-    return Told(found, _float(started[1]) if started else None)
+    return Told(found, _began(page))
 
 
-def _float(text: bytes) -> float | None:
+def _began(page: bytes) -> float | None:
+    """Return when the process that serves a page was started; None where it doesn't say."""
+    at = page.find(_STARTED)
+    if at < 0:
+        return None
     try:
-        return float(text)
+        return float(page[at + len(_STARTED) : at + len(_STARTED) + 32].split(b"\n")[0])
     except ValueError:
         return None

@@ -370,3 +370,26 @@ def test_a_server_elsewhere_tells_what_its_page_tells(config: Make, decode_page:
     started = re.search(rb"^process_start_time_seconds (\S+)$", decode_page, re.MULTILINE)
     assert started is not None
     assert page["leadline_instance_start_time_seconds"][0][1] == float(started[1])
+
+
+def test_a_server_elsewhere_that_is_started_anew_is_asked_anew(
+    config: Make, decode_page: bytes
+) -> None:
+    """Its page tells by its start; a version is not kept beyond it."""
+    page, version = decode_page, "0.32.0"
+
+    def fetcher(url: str, timeout: float, limit: int) -> bytes:
+        return json.dumps({"version": version}).encode() if "version" in url else page
+
+    targets = [{"url": "http://10.0.0.9:8000/metrics", "pool": "decode"}]
+    exporter = Exporter(config(targets=targets), fetcher=fetcher)
+    exporter.page()
+    page = re.sub(rb"(?m)^(process_start_time_seconds) .*$", rb"\1 1.9e9", decode_page)
+    page = page.replace(b'gpu_memory_utilization="0.92"', b'gpu_memory_utilization="0.95"')
+    version = "0.33.0"
+    for _ in range(2):  # what a page says reaches the other collector by the next scrape
+        exporter.page()
+    found = read(exporter)
+    ((labels, _),) = found["leadline_instance_info"]
+    assert (labels["vllm_version"], labels["gpu_memory_utilization"]) == ("0.33.0", "0.95")
+    assert found["leadline_instance_start_time_seconds"][0][1] == 1.9e9
