@@ -48,6 +48,7 @@ class _Place:
     path: Path | None = None
     inode: Inode | None = None
     unit: str = ""
+    opened: bool = False
 
 
 @dataclass
@@ -58,6 +59,7 @@ class _Server:
     tails: dict[str, Tail] = field(default_factory=dict)
     journals: dict[str, Journal] = field(default_factory=dict)
     last: float | None = None
+    turn: int = 0
 
 
 class Logs:
@@ -83,7 +85,8 @@ class Logs:
         until = self._clock() + 0.8 * look.seconds
         problems: list[str] = []
         owners = {key: server for server, known in self._servers.items() for key in known.tails}
-        places = list(_places(look, owners, problems))
+        matched: set[Inode] = set()
+        places = list(_places(look, owners, matched, problems))
         wanted = {i.server: i for i in look.instances}
         self._drop(places, wanted)
         result = Result()
@@ -96,7 +99,7 @@ class Logs:
             result.families.take(known.said.families(instance.labels, self._clock()))
             lag = float(sum(tail.lag for tail in known.tails.values()))
             result.families.add("leadline_log_lag_bytes", instance.labels, lag)
-        self._seen = {p.inode for p in places if p.inode}
+        self._seen = matched
         result.problem = "; ".join(problems[:5])
         return result
 
@@ -119,7 +122,9 @@ class Logs:
         stale = known.last is not None and now - known.last > FRESH_SECONDS
         known.last = now
         take = partial(_take, known.said, now)
-        for place in places:
+        # Who comes first changes: one flood must not starve the others.
+        known.turn = (known.turn + 1) % len(places)
+        for place in (*places[known.turn :], *places[: known.turn]):
             try:
                 piece = self._one(known, place, budget, until, take)
             except JournalError as error:
@@ -149,7 +154,8 @@ class Logs:
             return journal.read(budget, max(0.1, until - self._clock()), take)
         tail = known.tails.get(place.key)
         if tail is None:
-            new = self._seen is not None and place.inode not in self._seen
+            # What a server found later writes to may hold an earlier life of it.
+            new = self._seen is not None and place.inode not in self._seen and not place.opened
             tail = known.tails[place.key] = Tail(place.path, from_start=new)
         tail.path = place.path
         return tail.read(budget, take)
@@ -172,10 +178,18 @@ def _account(said: Said, piece: Piece) -> None:
         said.forget_readings()
 
 
-def _places(look: Look, owners: Mapping[str, str], problems: list[str]) -> Iterator[_Place]:
+def _places(
+    look: Look, owners: Mapping[str, str], matched: set[Inode], problems: list[str]
+) -> Iterator[_Place]:
     """Yield every log to read, each file once; what can't be placed is a problem.
 
     A file that is being replaced is held by nobody for a while: it stays with its last owner.
+
+    Args:
+        look: This scrape's.
+        owners: Server by path, of the files read so far.
+        matched: Gets all files that are there, placed or not: they are history from now on.
+        problems: Gets a line for each that can't be placed.
     """
     held = _held(look)
     taken: set[Inode] = set()
@@ -183,6 +197,7 @@ def _places(look: Look, owners: Mapping[str, str], problems: list[str]) -> Itera
         found = 0
         for place in _of_entry(look, log, held, owners):
             found += 1
+            matched |= {place.inode} if place.inode else set()
             if not place.server:
                 problems.append(f"exporter.logs.{number}: {_nobodys(log, place)}")
             elif place.inode is None or place.inode not in taken:
@@ -212,7 +227,7 @@ def _of_entry(
         yield _Place(server or _in_unit(look, log.unit), f"unit {log.unit}", unit=log.unit)
     elif log.opened:
         for inode, (owner, path) in held.items():
-            yield _Place(owner, f"inode {inode}", path, inode)
+            yield _Place(owner, f"inode {inode}", path, inode, opened=True)
     else:
         for path in _files(log.path):
             at = _inode(path)

@@ -18,7 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from catalog.config import Config
+import leadline
+from catalog.config import Config, load
+from catalog.config_words import Log
 from catalog.signals import SIGNALS
 from catalog.signals_probe import LOGS as SIGNALS_OF_LOGS
 from exporters import logs_count
@@ -447,6 +449,55 @@ def test_a_log_belongs_to_the_server_that_writes_it(
         [line] = [n for n in page.splitlines() if n.startswith("leadline_log_leases_expired_total")]
         assert f'server="node7:{first.launch.port}"' in line
         assert line.endswith(" 1.0")
+
+
+def test_what_was_there_before_its_server_is_history(
+    read: Callable[..., Reader], recorded: Path, log: Path
+) -> None:
+    """A file of an earlier life is not counted when its server comes later."""
+    append(log, EXPIRED * 5)
+    found = Discovery(recorded / "proc").find()
+    descriptors = recorded / "proc" / str(found[0].pid) / "fd"
+    descriptors.mkdir(exist_ok=True)
+    (descriptors / "1").unlink(missing_ok=True)
+    roots = {"proc": recorded / "proc", "cgroup": recorded / "cgroup"}
+    for how in ({"path": str(log)}, {"path": str(log.parent / "*.log")}, {"opened": True}):
+        reader = read(how, roots=roots, discover=True, targets=[])
+        reader.exporter.page()
+        (descriptors / "1").symlink_to(log)
+        for written in (b"", EXPIRED):
+            reader.clock.now += 1
+            append(log, written)
+            page = reader.exporter.page().decode()
+        [line] = [n for n in page.splitlines() if n.startswith("leadline_log_leases_expired_total")]
+        assert line.endswith(" 1.0")
+        (descriptors / "1").unlink()
+
+
+def test_flags_say_the_same_as_the_file(capsys: pytest.CaptureFixture[str]) -> None:
+    """`--log` in its three forms; a wrong one is one line."""
+    flags = ["/a/*.log,port=8001", "unit:vllm.service,server=d0:8001", "opened"]
+    logs = load(None, {}, {"exporter": {"logs": [leadline._log(flag) for flag in flags]}})
+    assert logs.exporter.logs == (
+        Log(path="/a/*.log", port=8001), Log(unit="vllm.service", server="d0:8001"),
+        Log(opened=True),
+    )  # fmt: skip
+    assert leadline.main(["exporter", "--log", "unit:--help"]) == 2
+    assert "exporter.logs.0.unit" in capsys.readouterr().err
+    assert leadline.main(["exporter", "--log", "/a,prot=1"]) == 2
+    assert "unknown key 'prot': did you mean 'port'?" in capsys.readouterr().err
+
+
+def test_a_flood_does_not_starve_the_other_file(read: Callable[..., Reader], log: Path) -> None:
+    """They take turns in being read first."""
+    quiet = log.parent / "other.log"
+    quiet.touch()
+    reader = read(entry(log), entry(quiet), log_rate="1kB")
+    reader.scrape()
+    append(log, (INFO + b"noise\n") * 5000)
+    append(quiet, EXPIRED)
+    reader.scrape()
+    assert reader.scrape()["leases_expired_total"] == 1
 
 
 def test_a_log_of_nobody_is_a_problem_with_its_remedy(
