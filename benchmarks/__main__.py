@@ -13,13 +13,15 @@ from collections.abc import Sequence
 # name -> module with `main(argv) -> int | None`, and what it measures
 BENCHES: dict[str, tuple[str, str]] = {
     "exporter": ("benchmarks.exporter", "cost of a scrape of one node with 8 engines"),
+    "processes": ("benchmarks.processes", "cost of a host with 2,000 processes, beside a peer"),
     "table": ("benchmarks.table", "cost of reading a week of 1,000 series from a file"),
     "detect": ("benchmarks.detect", "cost of judging 1,000 series x 7 days; quality with --data"),
     "demo": ("benchmarks.demo", "time from the demo's start to its page"),
     "overhead": ("benchmarks.live.overhead", "what scraping costs a real vLLM pair (minutes)"),
     "recorded": ("benchmarks.recorded", "lead time and false alarms of the live run on record"),
 }
-ALONE = ("exporter", "detect", "recorded", "demo")  # run when no name is given: minutes at most
+ALONE = ("exporter", "processes", "detect", "recorded", "demo")
+"""Run when no name is given: minutes at most."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -69,10 +69,10 @@ def measure(scrapes: int) -> dict[str, float]:
     with _page_server(page) as url:
         with _exporter(url) as (process, address):
             for _ in range(5):
-                _get(address)
+                get(address)
             memory = process.memory_info().rss
             exporter, opened, peer = _interleaved(process, address, text, scrapes)
-            size = len(_get(address))
+            size = len(get(address))
             memory = max(memory, process.memory_info().rss)
         many, took, most = _many(url)
     splicer = Splicer({"server": "node:8000", "pool": "decode"})
@@ -125,7 +125,7 @@ def _interleaved(
 def _scraped(process: psutil.Process, address: str, headers: Mapping[str, str] = NOTHING) -> float:
     """Return the CPU seconds that one scrape cost the exporter."""
     before = sum(process.cpu_times()[:2])
-    _get(address, headers)
+    get(address, headers)
     return float(sum(process.cpu_times()[:2]) - before)
 
 
@@ -133,7 +133,7 @@ def _many(url: str, scrapes: int = 5) -> tuple[float, float, float]:
     """Return CPU and wall milliseconds and memory of a scrape of many servers, as Prometheus."""
     with _exporter(*[f"{url}?{n},server=s{n}" for n in range(SERVERS)]) as (process, address):
         for _ in range(2):
-            _get(address, AS_PROMETHEUS)
+            get(address, AS_PROMETHEUS)
         begun = time.monotonic()
         cpu = sum(_scraped(process, address, AS_PROMETHEUS) for _ in range(scrapes))
         took = time.monotonic() - begun
@@ -195,12 +195,12 @@ def _exporter(*urls: str) -> Iterator[tuple[psutil.Process, str]]:
         cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
         try:
-            yield psutil.Process(process.pid), _address(process)
+            yield psutil.Process(process.pid), address_of(process)
         finally:
             process.terminate()
 
 
-def _address(process: subprocess.Popen[str]) -> str:
+def address_of(process: subprocess.Popen[str]) -> str:
     """Return where the exporter says that it serves."""
     deadline = time.monotonic() + START_SECONDS
     assert process.stderr is not None
@@ -212,7 +212,8 @@ def _address(process: subprocess.Popen[str]) -> str:
     raise SystemExit("the exporter did not start")
 
 
-def _get(address: str, headers: Mapping[str, str] = NOTHING) -> bytes:
+def get(address: str, headers: Mapping[str, str] = NOTHING) -> bytes:
+    """Return the page at an address."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     request = urllib.request.Request(address, headers=dict(headers))  # noqa: S310 - our own
     with opener.open(request, timeout=30) as answer:

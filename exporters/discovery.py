@@ -113,7 +113,7 @@ class Discovery:
         elif known.what is None and now < known.again:
             return known
         try:
-            cmdline = proc.read(self._root / str(pid) / "cmdline")
+            cmdline = proc.read(f"{self._root}/{pid}/cmdline")
         except OSError:
             cmdline = b""  # gone, or not ours to see
         if (said := hash(cmdline)) != known.said:

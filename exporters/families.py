@@ -34,9 +34,12 @@ class Families:
 
     def take(self, other: Families) -> None:
         """Add all samples of *other*."""
-        for family in other._families.values():
-            for sample in family.samples:
-                self.add(sample.name, sample.labels, sample.value)
+        for name, family in other._families.items():
+            mine = self._families.get(name)
+            if mine is None:
+                mine = Metric(family.name, family.documentation, family.type)
+                self._families[name] = mine
+            mine.samples += family.samples
 
     def samples(self, name: str) -> Sequence[tuple[Mapping[str, str], float]]:
         """Return labels and value of each sample of a metric."""

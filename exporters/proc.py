@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -21,8 +22,8 @@ class Stat(NamedTuple):
     major_faults: int
 
 
-def read(path: Path, limit: int = MAX_BYTES) -> bytes:
-    """Return at most *limit* bytes of a file.
+def read(path: Path | str, limit: int = MAX_BYTES) -> bytes:
+    """Return at most *limit* bytes of a file; a text is the cheaper path.
 
     Raises:
         OSError: It can't be read; for /proc/<pid> also: the process is gone.
@@ -51,7 +52,7 @@ def stat(root: Path, pid: int) -> Stat:
         ValueError: The file makes no sense.
     """
     # The name in parentheses may hold spaces and parentheses: count from its end.
-    fields = read(root / str(pid) / "stat").rpartition(b")")[2].split()
+    fields = read(f"{root}/{pid}/stat").rpartition(b")")[2].split()
     if len(fields) < 20:
         raise ValueError(f"/proc/{pid}/stat has {len(fields)} fields after the name")
     parent, faults, user, system, start = (number(fields[at]) for at in (1, 9, 11, 12, 19))
@@ -90,6 +91,20 @@ def table(path: Path) -> dict[str, int]:
         OSError: It can't be read.
     """
     return rows(read(path))
+
+
+def lines(*names: str) -> re.Pattern[bytes]:
+    """Return what finds the lines of these names in a file as `table` reads it, for `pick`."""
+    either = "|".join(map(re.escape, names))
+    return re.compile(rf"^({either}):?[ \t]+([0-9]{{1,20}})( kB)?$".encode(), re.MULTILINE)
+
+
+def pick(data: bytes, wanted: re.Pattern[bytes]) -> dict[str, int]:
+    """Return the wanted lines, as `table` does, at a fraction of its cost."""
+    return {
+        name.decode(): number(digits) * (KIB if kib else 1)
+        for name, digits, kib in wanted.findall(data)
+    }
 
 
 def rows(data: bytes, prefix: int = 0) -> dict[str, int]:

@@ -33,6 +33,9 @@ _FIELDS: Final = {
 
 # Of the first thread alone: those of all threads would be a file for each of some hundred.
 _SWITCHES: Final = {"voluntary_ctxt_switches": "voluntary", "nonvoluntary_ctxt_switches": "forced"}
+_WANTED: Final = proc.lines(
+    *dict.fromkeys(line for lines in _FIELDS.values() for line in lines), *_SWITCHES
+)
 
 
 class Process:
@@ -82,7 +85,8 @@ def _read(root: Path, member: Member, booted: float) -> Iterator[tuple[str, floa
 
     The descriptors, which need its user or root, come last.
     """
-    status = proc.table(root / str(member.pid) / "status")
+    here = f"{root}/{member.pid}"
+    status = proc.pick(proc.read(f"{here}/status"), _WANTED)
     if "VmRSS" not in status:
         return  # ended, waiting for its parent
     status.setdefault("VmSwap", 0)  # a kernel built without swap has no such line, and no swap
@@ -96,5 +100,5 @@ def _read(root: Path, member: Member, booted: float) -> Iterator[tuple[str, floa
     for line, kind in _SWITCHES.items():
         if line in status:
             yield "context_switches_total", float(status[line]), kind
-    with os.scandir(root / str(member.pid) / "fd") as descriptors:
+    with os.scandir(f"{here}/fd") as descriptors:
         yield "open_fds", float(sum(1 for _ in descriptors)), ""

@@ -29,6 +29,7 @@ Name = Literal[
     "alertmanager",
     "amtool",
     "victoria-metrics",
+    "prometheus-process-exporter",
     "chromium-headless-shell",
 ]
 
@@ -64,6 +65,11 @@ SOURCES: dict[Name, Source] = {
         "victoria-metrics",
         "usr/bin/victoria-metrics",
         ("victoria-metrics", "victoria-metrics-prod"),
+    ),
+    "prometheus-process-exporter": Source(
+        "prometheus-process-exporter",
+        "usr/bin/prometheus-process-exporter",
+        ("prometheus-process-exporter", "process-exporter"),
     ),
     "chromium-headless-shell": Source(
         "chromium-headless-shell",
