@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from exporters.families import Families
-from exporters.logs_lines import Event, Line, meaning, read_line
+from exporters.logs_lines import Line, read_line
+from exporters.logs_meaning import Event, meaning
 
 MAX_PEERS: Final = 32
 FRESH_SECONDS: Final = 60.0
