@@ -32,6 +32,8 @@ MAX_CONNECTIONS: Final = 32
 REQUEST_SECONDS: Final = 10.0
 COULD_NOT_RUN: Final = 2
 _NO_DESCRIPTORS_SECONDS: Final = 0.1
+_UNREAD_CHUNK: Final = 1 << 16
+_UNREAD_CHUNKS: Final = 16
 _PLAIN: Final = b"HTTP/1.0 400 Bad Request\r\n\r\nthis page is served over https\n"
 log = logging.getLogger("leadline.exporters")
 
@@ -137,6 +139,13 @@ def _close(place: Place) -> None:
         if isinstance(sock, ssl.SSLSocket) and not place.evicted:
             sock.settimeout(0)
             sock.unwrap()
+    with contextlib.suppress(OSError):
+        # What is left unread when a socket closes resets the connection, and the answer with it.
+        socket.socket.shutdown(sock, socket.SHUT_WR)
+        sock.setblocking(False)
+        for _ in range(_UNREAD_CHUNKS):
+            if not socket.socket.recv(sock, _UNREAD_CHUNK):
+                break
     place.hang_up()
     with contextlib.suppress(OSError):
         sock.close()

@@ -264,10 +264,10 @@ def asked(url: str, accept: str) -> tuple[str, str]:
 
 
 def test_a_real_prometheus_gets_the_same_series_in_both_formats(
-    fakes: Any, page: bytes, config: Make, serve: Callable[..., str], prometheus: Any
+    fakes: Any, decode_page: bytes, config: Make, serve: Callable[..., str], prometheus: Any
 ) -> None:
     """As many as the page has lines, with every label; exemplars arrive in OpenMetrics."""
-    fakes.pages = {"vllm": page, "exemplars": EXEMPLARS % {b"now": b"%.3f" % time.time()}}
+    fakes.pages = {"vllm": decode_page, "exemplars": EXEMPLARS % {b"now": b"%.3f" % time.time()}}
     targets = [{"url": fakes.url(name), "server": name} for name in fakes.pages]
     url = serve(Exporter(config(targets=targets)))
     assert asked(url, PROMETHEUS_2)[0] == OPENMETRICS

@@ -143,6 +143,7 @@ def test_a_rate_limit_holds(config: Make, serve: Serve, get: Get, tmp_path: Path
         (b"GET /healthz\r\n\r\n", 200),
         (b"GET //healthz HTTP/1.0\r\n\r\n", 200),
         (b"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", 405),
+        (b"POST / HTTP/1.1\r\nContent-Length: 90000\r\n\r\n" + b"a" * 90_000, 405),
         (b"TRACE / HTTP/1.1\r\n\r\n", 405),
         (b"GET / HTTP/9.9\r\n\r\n", 505),
         (b"GET / HTTP/x\r\n\r\n", 400),
