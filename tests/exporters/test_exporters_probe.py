@@ -6,6 +6,7 @@ import gzip
 import json
 import random
 import re
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import trustme
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -363,6 +365,24 @@ def test_nobody_there_and_no_tls_are_told_apart(
     secure = gateway.url("good").replace("http:", "https:")
     assert prober(url=secure).latency().reason == "tls"
     assert prober(ca_file="/nowhere/ca.pem", url=secure).latency().reason == "setup"
+
+
+def test_a_gateway_over_tls_is_trusted_by_its_authority(
+    prober: Callable[..., Prober], gateway: Gateway, tmp_path: Path
+) -> None:
+    """By `ca_file`; without it, and for another name, there is no trust and nothing is sent."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    gateway.socket = context.wrap_socket(gateway.socket, server_side=True)
+    secure = gateway.url("good").replace("http:", "https:")
+    trusting = {"ca_file": str(tmp_path / "ca.pem"), "output_tokens": 4}
+    assert prober(url=secure, **trusting).latency().usage == (40, 4)
+    assert prober(url=secure).latency().reason == "tls"
+    other = secure.replace("127.0.0.1", "localhost")
+    assert prober(url=other, **trusting).latency().reason == "tls"
+    assert len(gateway.asked) == 1
 
 
 def test_answers_are_judged(prober: Callable[..., Prober]) -> None:
