@@ -219,7 +219,7 @@ class Handler(BaseHTTPRequestHandler):
         body = gzip.compress(body, _COMPRESSION, mtime=0) if packed else body
         self.send_response(status)
         said = {
-            "Content-Type": kind, "Content-Length": str(len(body)), "Vary": "Accept",
+            "Content-Type": kind, "Content-Length": str(len(body)), "Vary": "Accept, Accept-Encoding",
             "X-Content-Type-Options": "nosniff", **dict(_SAID.get(status, ())),
             **self.settings.headers,
         }  # fmt: skip

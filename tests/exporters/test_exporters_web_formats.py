@@ -212,6 +212,32 @@ def test_prometheus_reads_every_exemplar_that_is_let_pass(tmp_path: Path) -> Non
     assert done.returncode == 0, done.stderr
 
 
+def test_prometheus_reads_every_line_that_is_let_pass_in_openmetrics(tmp_path: Path) -> None:
+    """Its parser of OpenMetrics is another than that of text, and no less strict."""
+    random = Random(2)
+    odd = (*PIECES, "\x01", "\r", "\u2028", "\U0001f600", "{a", "# ")
+    lines = ['# HELP a An "odd" \\ one.', "# TYPE a counter", "# TYPE b histogram"]
+    for number in range(6000):
+        inside = "".join(random.choices(odd, k=random.randrange(6)))
+        name = random.choice(("a_total", "a", "b_bucket", "b_sum", "c", "d:e"))
+        gap = random.choice(("", " ", "\t", "  "))
+        tail = random.choice(("", " 5", "\t5 ", " # {a="))
+        labels = f'n="{number}",le="{random.choice(VALUES)}",x{gap}="{inside}"{gap}'
+        lines.append(f"{name}{gap}{{{labels}}}{gap}{random.choice(VALUES)}{tail}")
+    page = Splicer({"server": "s"}).splice(("\n".join(lines) + "\n").encode())
+    assert page.samples > 1000
+    opened = [
+        line if line[:1] in ("#", "") else f"{line} 1700000000"
+        for line in open_text(combine([page])).split("\n")
+    ]
+    (tmp_path / "page").write_bytes(("\n".join(opened) + "# EOF\n").encode())
+    done = subprocess.run(
+        [find("promtool"), *"tsdb create-blocks-from openmetrics".split(), "page", "data"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
 NAMES = st.sampled_from(["vllm:a", "vllm:a_total", "b", "b_total", "c_count", "c", "d_info"])
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=6)
 LABELS = st.dictionaries(st.sampled_from(["engine", "x"]), TEXTS, max_size=2)
