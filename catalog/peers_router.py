@@ -2,7 +2,8 @@
 
 llm-d's router (EPP) writes three generations of names: today's `llm_d_epp_`, the interim
 `llm_d_router_epp_`, and those of the Gateway API inference extension, which has the first alone.
-Names were read from the projects' sources up to September 2026; no live page was captured.
+Its names were read from the projects' sources up to September 2026; no live page was captured.
+Those of vllm-router are of its source and of live pages of 0.1.17.
 """
 
 from __future__ import annotations
@@ -246,10 +247,11 @@ def _vr(kind: MetricType, name: str, unit: Unit, text: str, *labels: str,
 _LEGS: Final = "Counts in P/D mode only, where the plain families stay absent."
 
 VLLM_ROUTER: Final[tuple[Metric, ...]] = (
-    _vr("counter", "requests_total", "requests", "Requests that reached vllm-router.", "route"),
+    _vr("counter", "requests_total", "requests", "Requests that vllm-router answered.", "route",
+        traps=("Without those that failed after all tries, and without those of the P/D path.",)),
     _vr("histogram", "request_duration_seconds", "seconds", "Whole time of a request.", "route"),
     _vr("counter", "request_errors_total", "requests", "Requests that failed.", "route",
-        "error_type"),
+        "error_type", traps=("An error of a server is counted in retries_exhausted_total.",)),
     _vr("counter", "retries_total", "count", "Requests tried again.", "route"),
     _vr("counter", "retries_exhausted_total", "requests", "Requests given up after all tries.",
         "route"),
@@ -274,12 +276,32 @@ VLLM_ROUTER: Final[tuple[Metric, ...]] = (
     _vr("counter", "pd_decode_requests_total", "requests", "Requests sent to a decode server.",
         "worker", traps=(_LEGS,)),
     _vr("counter", "pd_errors_total", "count", "Failures of the P/D path.", "error_type",
-        traps=(_LEGS,)),
+        traps=(_LEGS, "Without the errors of servers, which have counters of their own.")),
     _vr("counter", "pd_prefill_errors_total", "count", "Failures of prefill.", "worker"),
     _vr("counter", "pd_decode_errors_total", "count", "Failures of decode.", "worker"),
     _vr("counter", "pd_stream_errors_total", "count", "Answers that broke off.", "worker"),
     _vr("histogram", "pd_request_duration_seconds", "seconds",
         "Whole time of a request over prefill and decode.", "route", traps=(_LEGS,)),
+    _vr("summary", "pd_decode_pending_seconds", "seconds",
+        "Time a request waited for decode to begin.",
+        traps=(_LEGS, "Quantiles of one router can't be added up: use sum and count.")),
+    _vr("gauge", "pd_prefill_occupancy", "requests", "Requests on a prefill server.", "worker",
+        "rank"),
+    _vr("gauge", "pd_active_prefill_tokens", "tokens", "Prompt tokens on a prefill server.",
+        "worker", "rank"),
+    _vr("gauge", "pd_unknown_prefill_requests", "requests",
+        "Requests on a prefill server of unknown length.", "worker", "rank"),
+    _vr("gauge", "pd_pending_decode_requests", "requests",
+        "Requests that wait for a decode server.", "worker", "rank"),
+    _vr("gauge", "pd_active_decode_requests", "requests", "Requests on a decode server.", "worker",
+        "rank"),
+    _vr("counter", "prefix_routing_decisions_total", "count",
+        "Choices by prefix, with how they came about.", "policy", "stage", "outcome"),
+    _vr("counter", "kv_routing_inputs_total", "count",
+        "Prompts made ready for routing by KV, with what came of it.", "transport", "result"),
+    _vr("histogram", "generate_duration_seconds", "seconds", "Whole time of an answered request."),
+    _vr("histogram", "retry_backoff_duration_seconds", "seconds", "Pause before another try.",
+        "attempt"),
 )  # fmt: skip
 
 SIDECAR: Final[tuple[Metric, ...]] = tuple(

@@ -40,39 +40,49 @@ _GROUP: Final = ", ".join(LEVELS["pool"][:-1])
 _TO_GPU: Final = 'direction="h2d", phase="kernel"'
 
 
-def _vllm_router(*names: str) -> tuple[Metric, ...]:
-    return tuple(METRICS[f"vllm_router_{name}"] for name in names)
+def _vllm_router(name: str) -> Metric:
+    return METRICS[f"vllm_router_{name}_total"]
 
 
-_SENT: Final = _vllm_router("pd_requests_total", "requests_total")
-_FAILED: Final = _vllm_router("pd_errors_total", "request_errors_total")
+_PD: Final = _vllm_router("pd_requests")
+_LEGS: Final = (_vllm_router("pd_prefill_errors"), _vllm_router("pd_decode_errors"))
+_ANSWERED: Final = _vllm_router("requests")
+_GIVEN_UP: Final = _vllm_router("retries_exhausted")
 
 
-def _either(metrics: tuple[Metric, ...], by: tuple[str, ...]) -> str:
-    """Return the rate of what is counted under one name or the other, never under both."""
-    # Not by one matcher on the names: rate() drops these, and equal labels would be an error.
-    return " or ".join(promql.rate(metric, by) for metric in metrics)
+def _plus(first: str, second: str) -> str:
+    """Return a sum of two counters' rates of which either may not be born yet."""
+    return f"(({first}) or 0 * ({second})) + (({second}) or 0 * ({first}))"
+
+
+def _share(failed: str, sent: str) -> str:
+    """Return the share of failures; their counter is born with the first."""
+    return promql.ratio(f"({failed}) or 0 * ({sent})", sent)
 
 
 def _router_request_rate() -> Signal:
-    expr = f"{promql.rate(REQUESTS, _DEPLOYMENT)} or {_either(_SENT, _DEPLOYMENT)}"
+    epp, pd, answered, given_up = (
+        promql.rate(m, _DEPLOYMENT) for m in (REQUESTS, _PD, _ANSWERED, _GIVEN_UP)
+    )
     return Signal(
-        "router_request_rate", "Requests at the router", "per_second", "deployment", expr,
-        f"rate{W}", None, (REQUESTS, *_SENT),
+        "router_request_rate", "Requests at the router", "per_second", "deployment",
+        f"{epp} or {pd} or ({_plus(answered, given_up)})", f"rate{W}", None,
+        (REQUESTS, _PD, _ANSWERED, _GIVEN_UP),
+        note="llm-d's router, else vllm-router: its P/D requests, else its answered and its failed "
+             "ones.",
     )  # fmt: skip
 
 
 def _router_error_ratio() -> Signal:
-    """Return the share of failures; their counter is born with the first."""
-
-    def share(failed: str, sent: str) -> str:
-        return promql.ratio(f"({failed}) or 0 * ({sent})", sent)
-
-    epp = share(promql.rate(ERRORS, _DEPLOYMENT), promql.rate(REQUESTS, _DEPLOYMENT))
-    other = share(_either(_FAILED, _DEPLOYMENT), _either(_SENT, _DEPLOYMENT))
+    epp = _share(promql.rate(ERRORS, _DEPLOYMENT), promql.rate(REQUESTS, _DEPLOYMENT))
+    legs = _plus(*(promql.rate(metric, _DEPLOYMENT) for metric in _LEGS))
+    pd = _share(legs, promql.rate(_PD, _DEPLOYMENT))
+    answered, given_up = (promql.rate(m, _DEPLOYMENT) for m in (_ANSWERED, _GIVEN_UP))
+    plain = _share(given_up, _plus(answered, given_up))
     return Signal(
         "router_error_ratio", "Share of requests that failed at the router", "ratio", "deployment",
-        f"{epp} or {other}", f"ratio_rate{W}", "up", (ERRORS, REQUESTS, *_FAILED, *_SENT),
+        f"{epp} or {pd} or {plain}", f"ratio_rate{W}", "up",
+        (ERRORS, REQUESTS, *_LEGS, _PD, _GIVEN_UP, _ANSWERED),
         note="With what never reached a server: rejected, no server ready, broken on the way.",
     )  # fmt: skip
 

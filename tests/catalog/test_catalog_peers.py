@@ -1,7 +1,7 @@
 """Signals of the programs beside vLLM on a real Prometheus, under every name they ever had.
 
 Pages are written by hand from the names that the projects document or have in their sources up to
-September 2026: no live capture of any of these programs exists here.
+September 2026: of vllm-router alone live pages are kept here.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from catalog.metric import Metric
 from catalog.peers import DCGM, PEERS
@@ -92,11 +93,14 @@ FLEETS: dict[str, tuple[str, ...]] = {
 
 
 def vllm_router(base: Labels, *, split: bool) -> Rows:
-    """Yield vllm-router, which counts P/D requests apart from all others; one in ten fails."""
-    pd = "pd_" if split else ""
-    yield from grows(f"vllm_router_{pd}requests_total", {**base, "route": "/v1/c"}, by=60)
-    errors = f"vllm_router_{'pd_errors' if split else 'request_errors'}_total"
-    yield from grows(errors, {**base, "error_type": "e"}, by=6)
+    """Yield vllm-router: of 60 requests six fail, counted as live pages of its modes do."""
+    if split:
+        yield from grows("vllm_router_pd_requests_total", {**base, "route": "/v1/c"}, by=60)
+        yield from grows("vllm_router_pd_prefill_errors_total", {**base, "worker": "p"}, by=4)
+        yield from grows("vllm_router_pd_decode_errors_total", {**base, "worker": "d"}, by=2)
+    else:
+        yield from grows("vllm_router_requests_total", {**base, "route": "/v1/c"}, by=54)
+        yield from grows("vllm_router_retries_exhausted_total", {**base, "route": "/v1/c"}, by=6)
 
 
 def caches(cluster: str) -> Rows:
@@ -211,6 +215,22 @@ def test_every_signal_of_a_peer_is_tried() -> None:
     """None is left out above."""
     tried = {*OF_ROUTER, *OF_CACHE["mp"], "external_hit_ratio", "restore_bytes_rate"}
     assert {s.name for s in (*ROUTER, *CACHE)} <= tried
+
+
+CAPTURED = sorted((Path(__file__).parents[1] / "fixtures/peers").glob("vllm_router_0117_*.prom"))
+
+
+@pytest.mark.parametrize("path", CAPTURED, ids=lambda path: path.stem)
+def test_live_pages_of_vllm_router_are_known(path: Path) -> None:
+    """Captured from vllm-router 0.1.17 before stand-ins for vLLM: names, types and labels."""
+    by_name = {m.name: m for m in PEERS}
+    families = list(text_string_to_metric_families(path.read_text()))
+    assert len(families) > 10
+    for family in families:
+        metric = by_name[family.name + ("_total" if family.type == "counter" else "")]
+        assert metric.type == family.type
+        for sample in family.samples:
+            assert set(sample.labels) - {"le", "quantile"} == set(metric.labels)
 
 
 FACTS = Path(__file__).parents[1] / "fixtures" / "peers" / "names.txt"
