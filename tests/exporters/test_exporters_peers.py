@@ -1,10 +1,12 @@
 """Pages of the programs beside vLLM: identity on every line, and no label without a bound.
 
-The pages are written by hand in the names that the projects document; none was captured live.
+Pages of routers and GPUs are written by hand in the names that the projects document; those of NIXL
+are live ones of 1.5.1, after one of two agents had given its memory back.
 """
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,6 +24,8 @@ from stack.configs import Job
 
 if TYPE_CHECKING:
     from conftest import StartPrometheus
+
+FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 
 Make = Callable[..., Config]
 Samples = dict[str, list[tuple[dict[str, str], float]]]
@@ -145,7 +149,8 @@ def test_signals_read_the_pages_that_were_passed_on(
     fakes: Any, config: Make, serve: Callable[[Exporter], str], prometheus: "StartPrometheus"
 ) -> None:
     """A real Prometheus scrapes the exporter: the user's wait from the router, GPUs from DCGM."""
-    wanted = targets(fakes, router=epp(3), dcgm=DCGM)
+    nixl = (FIXTURES / "peers" / "nixl_151_multi.prom").read_bytes()
+    wanted = targets(fakes, router=epp(3), dcgm=DCGM, nixl=nixl)
     url = serve(Exporter(config(targets=wanted)))
     server = prometheus(jobs=[Job("leadline", [url.split("/")[2]])])
     deadline = time.monotonic() + 60
@@ -163,6 +168,9 @@ def test_signals_read_the_pages_that_were_passed_on(
     assert (gpu["metric"], gpu["value"][1]) == (
         {"cluster": "c1", "node": "node7", "gpu": "0", "uuid": "GPU-1"}, "0.5",
     )  # fmt: skip
+    (registered,) = server.query(SIGNALS["nixl_registered"].expr)
+    assert float(registered["value"][1]) == 2**20
+    assert registered["metric"]["server"] == "nixl:9090"
     (arrived,) = server.query('count({__name__=~"llm_d_epp.*|DCGM.*"})')
     assert float(arrived["value"][1]) == 10
 
