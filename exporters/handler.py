@@ -219,9 +219,9 @@ class Handler(BaseHTTPRequestHandler):
         body = gzip.compress(body, _COMPRESSION, mtime=0) if packed else body
         self.send_response(status)
         said = {
-            "Content-Type": kind, "Content-Length": str(len(body)), "Vary": "Accept, Accept-Encoding",
-            "X-Content-Type-Options": "nosniff", **dict(_SAID.get(status, ())),
-            **self.settings.headers,
+            "Content-Type": kind, "Content-Length": str(len(body)),
+            "Vary": "Accept, Accept-Encoding", "X-Content-Type-Options": "nosniff",
+            **dict(_SAID.get(status, ())), **self.settings.headers,
         }  # fmt: skip
         if packed:
             said["Content-Encoding"] = "gzip"
