@@ -1,9 +1,10 @@
 """What one scrape of a node costs: CPU time and memory of the exporter's process.
 
 The node has eight engines of one data-parallel server, some 450 samples each, on a recorded page of
-a real vLLM; a hundred engines are thirteen such servers. The measure of comparison is the same text
-read and written again by prometheus_client's own parser and writer, in the same run. CPU time only:
-wall time on a shared machine says nothing.
+a real vLLM, and eight GPUs that answer as a recorded H200 did (the driver's own time is not in it);
+a hundred engines are thirteen such servers. The measure of comparison is the same text of the
+engines read and written again by prometheus_client's own parser and writer, in the same run. CPU
+time only: wall time on a shared machine says nothing.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from catalog.splice import Splicer
 from exporters.discovery import Discovery
 
 ROOT: Final = Path(__file__).resolve().parent.parent
+GPUS: Final = ROOT / "tests" / "fixtures" / "gpu" / "readings.json"
 CAPTURE: Final = ROOT / "tests" / "fixtures" / "vllm" / "vllm_032_pd_decode.prom.gz"
 ENGINES: Final = 8
 PROCESSES: Final = 2000
@@ -185,10 +187,43 @@ def _page_server(page: bytes) -> Iterator[str]:
         server.server_close()
 
 
+# Stands in for NVML's binding in the exporter's process.
+_BINDING: Final = """\
+import json
+from benchmarks.gpu_record import Replayer
+
+class NVMLError(Exception): pass
+class NVMLError_NotSupported(NVMLError): pass
+class NVMLError_Timeout(NVMLError): pass
+
+class Node(Replayer):
+    def nvmlDeviceGetCount(self): return {gpus}
+    def nvmlDeviceGetHandleByIndex(self, index): return object()
+    def nvmlDeviceGetUUID(self, handle): return f"GPU-{{id(handle)}}"
+
+errors = {{c.__name__: c for c in (NVMLError, NVMLError_NotSupported, NVMLError_Timeout)}}
+node = Node(json.load(open({record!r}))["decode"], errors)
+__getattr__ = lambda name: getattr(node, name)
+"""
+
+
 @contextmanager
 def _exporter(*urls: str) -> Iterator[tuple[psutil.Process, str]]:
     """Run `leadline exporter` on targets; other servers of this machine are left out."""
-    environment = {**os.environ, "LEADLINE_EXPORTER__DISCOVER": "false"}
+    with TemporaryDirectory() as folder:
+        text = _BINDING.format(gpus=ENGINES, record=str(GPUS))
+        (Path(folder) / "pynvml.py").write_text(text)
+        with _running(folder, urls) as ran:
+            yield ran
+
+
+@contextmanager
+def _running(folder: str, urls: Sequence[str]) -> Iterator[tuple[psutil.Process, str]]:
+    environment = {
+        **os.environ,
+        "LEADLINE_EXPORTER__DISCOVER": "false",
+        "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}",
+    }
     command = [sys.executable, "-m", "leadline", "exporter", "--listen", "127.0.0.1:0"]
     with subprocess.Popen(
         [*command, *(f"--target={url},pool=decode,deployment=bench" for url in urls)],

@@ -36,6 +36,7 @@ START_SECONDS: Final = 30.0
 # vLLM's processes show nothing but their title: `cat`, which waits for its input, does so too.
 _SERVE: Final = """\
 import os, sys, time
+started_by = os.getppid()
 titles = ["VLLM::EngineCore_DP%d", "VLLM::Worker_DP%d_TP0"]
 end, _ = os.pipe()
 for rank in range(int(sys.argv[-1])):
@@ -43,7 +44,8 @@ for rank in range(int(sys.argv[-1])):
         if os.fork() == 0:
             os.dup2(end, 0)
             os.execv("/bin/cat", [title % rank])
-time.sleep(3600)
+while os.getppid() == started_by:
+    time.sleep(1)
 """
 _CONFIG: Final = """\
 process_names:
