@@ -2,8 +2,8 @@
 
 LMCache's multiprocess server speaks OpenTelemetry's names on a page of its own; its older mode,
 inside vLLM, writes `lmcache:` on vLLM's page. NIXL's telemetry is a page for each process that has
-it. LMCache's names were read from the project up to September 2026, no live page was captured;
-NIXL's are those of live pages of 1.5.1 in both modes.
+it. LMCache's names are what OpenTelemetry's own exporter makes of the instruments in the source of
+0.5.6, no live page was captured; NIXL's are those of live pages of 1.5.1 in both modes.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ HIT_TOKENS: Final = _mp(
     traps=("`lmcache:retrieve_hit_rate` of the older mode is near 1 by construction: use these.",),
 )  # fmt: skip
 PHASE_BYTES: Final = _mp(
-    "histogram", "transfer_phase_bytes", "bytes",
-    "Bytes of one transfer between GPU and host, by direction and phase.", "device_index",
+    "counter", "transfer_phase_bytes_total", "bytes",
+    "Bytes moved between GPU and host, by direction and phase.", "device_index",
     "direction", "phase", traps=("Both phases move the same bytes: take one of them.",),
 )  # fmt: skip
 L1_USAGE: Final = _mp(
@@ -47,7 +47,7 @@ L1_USAGE: Final = _mp(
     traps=("A cache that is full is at work; what hurts is eviction before reuse.",),
 )  # fmt: skip
 L1_FAILURES: Final = _mp(
-    "counter", "l1_allocation_failure_total", "count",
+    "counter", "l1_allocation_failure_chunks_total", "count",
     "Times LMCache found no room in host memory.", "during", "model_name",
 )  # fmt: skip
 L1_EVICTED: Final = _mp(
@@ -58,8 +58,8 @@ _MP: Final[tuple[Metric, ...]] = (
     _mp("counter", "l1_read_chunks_total", "count", "Chunks read from host memory.", "cache_salt"),
     _mp("counter", "l1_write_chunks_total", "count", "Chunks written to host memory.",
         "cache_salt"),
-    _mp("counter", "l1_read_failure_total", "count", "Failed reads from host memory.", "during",
-        "reason"),
+    _mp("counter", "l1_read_failure_chunks_total", "count", "Failed reads from host memory.",
+        "during", "reason"),
     _mp("gauge", "l1_memory_usage_bytes", "bytes", "Host memory that LMCache uses."),
     _mp("histogram", "l1_chunk_lifetime_seconds", "seconds", "Age of a chunk when it was dropped.",
         traps=("One chunk in a hundred is watched.",)),
@@ -70,13 +70,15 @@ _MP: Final[tuple[Metric, ...]] = (
         traps=("One chunk in a hundred is watched.",)),
     _mp("histogram", "real_reuse_gap_seconds", "seconds",
         "Time between two uses of a prefix, dropped or not: what a larger cache would gain."),
-    _mp("counter", "l2_store_submitted_total", "count", "Stores sent to the second tier."),
-    _mp("counter", "l2_store_completed_total", "count", "Stores done by the second tier.",
+    _mp("counter", "l2_store_submitted_requests_total", "count", "Stores sent to the second tier."),
+    _mp("counter", "l2_store_completed_requests_total", "count", "Stores done by the second tier.",
         "l2_name"),
-    _mp("counter", "l2_load_completed_total", "count", "Loads done by the second tier.", "l2_name"),
-    _mp("counter", "l2_prefetch_failure_total", "count", "Failed loads from the second tier.",
+    _mp("counter", "l2_load_completed_requests_total", "count", "Loads done by the second tier.",
+        "l2_name"),
+    _mp("counter", "l2_prefetch_failure_chunks_total", "count", "Failed loads of the second tier.",
         "reason"),
-    _mp("counter", "l2_evicted_objects_total", "count", "Objects dropped from the second tier."),
+    _mp("counter", "l2_evicted_objects_chunks_total", "count",
+        "Objects dropped from the second tier."),
     _mp("gauge", "l2_usage_bytes", "bytes", "Size of what the second tier holds.", "l2_name"),
     _mp("counter", "lookup_hit_l1_tokens_total", "tokens", "Tokens found in host memory.",
         *_LOOKUP),
@@ -85,8 +87,8 @@ _MP: Final[tuple[Metric, ...]] = (
     _mp("counter", "lookups_requests_total", "requests", "Lookups.", *_LOOKUP),
     _mp("counter", "lookup_early_exit_requests_total", "requests", "Lookups that ended early.",
         "reason"),
-    _mp("histogram", "transfer_phase_elapsed_seconds", "seconds",
-        "Time of one transfer between GPU and host, by direction and phase.", "device_index",
+    _mp("counter", "transfer_phase_elapsed_seconds_total", "seconds",
+        "Time of moving between GPU and host, by direction and phase.", "device_index",
         "direction", "phase"),
     _mp("gauge", "active_prefetch_jobs", "count", "Loads from the second tier under way."),
     _mp("gauge", "event_bus_queue_depth", "count", "Events of LMCache that wait."),

@@ -68,15 +68,25 @@ remote_ping_errors_total|counter|count|model_name worker_id|Pings that the remot
 remote_ping_successes_total|counter|count|model_name worker_id|Pings that the remote store answered.
 """,
     "lmcache_mp_": """
+l1_eviction_loop_ticks_total|counter|count||Rounds of the loop that drops chunks.
+l1_eviction_loop_triggered_total|counter|count||Rounds of it that had to drop some.
+l1_staging_bytes|gauge|bytes||Host memory that transfers are staged in.
+l2_prefetch_adapters|gauge|count||Second tiers that are loaded from.
+l2_store_adapters|gauge|count||Second tiers that are stored to.
+timeouts_total|counter|count||Requests to LMCache that took too long.
+transfer_staging_throughput_GB_per_second|histogram|bytes_per_second|device_index direction|Speed of one staged transfer. GB/s.
+kv_events_log_depth|gauge|count||KV events that are kept for late listeners.
+key_directory_placement_count|gauge|count|tier|Keys that the coordinator knows, by tier.
+key_directory_placement_size_bytes|gauge|bytes|tier|Size of what the coordinator knows, by tier.
 l1_chunk_evict_reuse_gap_seconds|histogram|seconds||Time from a chunk's eviction to its next use: what was dropped too early.
 real_reuse_gap_objects|histogram|count||Objects used between two uses of a prefix.
-l2_store_submitted_objects_total|counter|count||Objects sent to the second tier.
-l2_store_completed_objects_total|counter|count||Objects stored by the second tier.
-l2_prefetch_lookup_total|counter|count||Lookups in the second tier.
-l2_prefetch_lookup_objects_total|counter|count||Objects looked for in the second tier.
-l2_prefetch_load_submitted_total|counter|count||Loads asked of the second tier.
-l2_prefetch_load_submitted_objects_total|counter|count||Objects asked of the second tier.
-l2_prefetch_load_completed_total|counter|count||Loads that the second tier answered.
+l2_store_submitted_objects_chunks_total|counter|count||Objects sent to the second tier.
+l2_store_completed_objects_chunks_total|counter|count||Objects stored by the second tier.
+l2_prefetch_lookup_requests_total|counter|count||Lookups in the second tier.
+l2_prefetch_lookup_objects_chunks_total|counter|count||Objects looked for in the second tier.
+l2_prefetch_load_submitted_requests_total|counter|count||Loads asked of the second tier.
+l2_prefetch_load_submitted_objects_chunks_total|counter|count||Objects asked of the second tier.
+l2_prefetch_load_completed_chunks_total|counter|count||Loads that the second tier answered.
 lookup_hit_l1_keys_total|counter|count|model_name cache_salt|Keys found in host memory.
 lookup_hit_l2_keys_total|counter|count|model_name cache_salt|Keys found in the second tier.
 l0_block_lifetime_seconds|histogram|seconds|instance_id model_name|Age of a GPU block when it was dropped.

@@ -36,8 +36,8 @@ from catalog.signal import Counts, Signal
 
 _DEPLOYMENT: Final = LEVELS["deployment"]
 _GROUP: Final = ", ".join(LEVELS["pool"][:-1])
-# Both phases of a transfer move the same bytes.
-_TO_GPU: Final = 'direction="h2d", phase="kernel"'
+# Both phases move the same bytes; staging is the way between host and GPU itself.
+_TO_GPU: Final = 'direction="h2d", phase="staging"'
 
 
 def _vllm_router(name: str) -> Metric:
@@ -143,7 +143,7 @@ def or_cache(expr: str, cache: str) -> str:
 
 def cache_restores() -> str:
     """Return the bytes that LMCache brings back to GPUs, by pool."""
-    return promql.rate(PHASE_BYTES, LEVELS["pool"], _TO_GPU, "_sum")
+    return promql.rate(PHASE_BYTES, LEVELS["pool"], _TO_GPU)
 
 
 def _cache_hit_ratio() -> Signal:

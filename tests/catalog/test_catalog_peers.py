@@ -116,11 +116,11 @@ def caches(cluster: str) -> Rows:
         for way, phase, total in (("h2d", "kernel", 6e8), ("h2d", "staging", 6e8),
                                   ("d2h", "kernel", 9e9)):  # fmt: skip
             labels = {**pool, "device_index": "0", "direction": way, "phase": phase}
-            yield from observed("lmcache_mp_transfer_phase_bytes", labels, total, 6)
+            yield from grows("lmcache_mp_transfer_phase_bytes_total", labels, by=total)
         bare = {k: v for k, v in pool.items() if k != "model_name"}
         yield from stands("lmcache_mp_l1_usage_ratio", bare, 0.9)
         yield from grows(
-            "lmcache_mp_l1_allocation_failure_total", {**pool, "during": "store"}, by=6
+            "lmcache_mp_l1_allocation_failure_chunks_total", {**pool, "during": "store"}, by=6
         )
     else:
         inside = {**pool, "worker_id": "0"}
@@ -240,6 +240,19 @@ def test_live_pages_are_known(path: Path) -> None:
             assert told <= set(metric.labels)
             if path.stem.startswith("vllm_router"):
                 assert told == set(metric.labels)
+
+
+OTEL = Path(__file__).parents[1] / "fixtures/peers/lmcache_056_otel.txt"
+"""What OpenTelemetry's Prometheus exporter makes of the instruments in the source of LMCache 0.5.6,
+each created anew with its name, kind and unit."""
+
+
+def test_lmcaches_instruments_are_known_as_they_come_out() -> None:
+    """With the units and endings that OpenTelemetry puts into their names."""
+    known = {m.name: m.type for m in PEERS}
+    told = dict(line.split() for line in OTEL.read_text().splitlines())
+    assert len(told) > 40
+    assert {name: known.get(name) for name in told} == told
 
 
 FACTS = Path(__file__).parents[1] / "fixtures" / "peers" / "names.txt"
