@@ -16,6 +16,7 @@ BENCHES: dict[str, tuple[str, str]] = {
     "processes": ("benchmarks.processes", "cost of a host with 2,000 processes, beside a peer"),
     "table": ("benchmarks.table", "cost of reading a week of 1,000 series from a file"),
     "detect": ("benchmarks.detect", "cost of judging 1,000 series x 7 days; quality with --data"),
+    "simulate": ("benchmarks.simulate", "cost of simulating a week of 24 GPUs as tables"),
     "demo": ("benchmarks.demo", "time from the demo's start to its page"),
     "overhead": ("benchmarks.live.overhead", "what scraping costs a real vLLM pair (minutes)"),
     "recorded": ("benchmarks.recorded", "lead time and false alarms of the live run on record"),

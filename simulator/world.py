@@ -93,16 +93,20 @@ class World:
     """One run of a scenario with a seed.
 
     Args:
-        name: Name of the scenario.
+        name: A scenario or the name of one.
         seed: Seed of all noise.
         span: Seconds of history that counters reach back.
         servers: The deployment, by default 4P1D.
     """
 
     def __init__(
-        self, name: str, seed: int = 0, span: float = 72 * HOUR, servers: Fleet | None = None
+        self,
+        name: str | Scenario,
+        seed: int = 0,
+        span: float = 72 * HOUR,
+        servers: Fleet | None = None,
     ) -> None:
-        self.scenario: Scenario = scenario(name)
+        self.scenario = scenario(name) if isinstance(name, str) else name
         self.seed = seed
         self.fleet = self.scenario.fleet(servers or fleet())
         self.flow = Flow(self.fleet, self.scenario, seed)
