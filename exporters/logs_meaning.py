@@ -117,7 +117,8 @@ def _failure(text: str) -> tuple[tuple[str, str], ...]:
     name = kind[0] if kind and kind[0] in KINDS else "other"
     context = text.rpartition("Context: ")[2]
     host, port = _HOST.search(context), _PORT.search(context)
-    peer = f"{host[1]}:{port[1]}" if host and port else "unknown"
+    name_or_ip = f"[{host[1]}]" if host and ":" in host[1] else host[1] if host else ""
+    peer = f"{name_or_ip}:{port[1]}" if host and port else "unknown"
     return ("kind", name), ("peer", peer)
 
 

@@ -520,6 +520,16 @@ def test_without_configuration_nothing_is_read(read: Callable[..., Reader], log:
     assert 'collector="logs"' not in reader.text
 
 
+def test_a_peer_by_ipv6_can_be_read(read: Callable[..., Reader], log: Path) -> None:
+    """In brackets, as in any address."""
+    reader = read(entry(log))
+    reader.scrape()
+    lines = (LOGS / "versions.log").read_bytes().splitlines(keepends=True)
+    [failure, *_] = [line for line in lines if b"'remote_host'" in line]
+    append(log, failure.replace(b"10.0.0.7", b"fd00::7"))
+    assert reader.scrape()["nixl_failures_total transfer_failed [fd00::7]:5600"] == 1
+
+
 def test_labels_stay_few_whatever_is_logged(read: Callable[..., Reader], log: Path) -> None:
     """Peers beyond the limit are one; kinds that nobody knows are one; no text gets out."""
     reader = read(entry(log))
