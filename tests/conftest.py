@@ -18,8 +18,8 @@ from stack.configs import Job
 
 # The same examples on every run, so that a change is judged by what it changed; the search for new
 # ones is `make fuzz`.
-hypothesis.settings.register_profile("repeatable", derandomize=True)
-hypothesis.settings.register_profile("search", derandomize=False)
+hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
+hypothesis.settings.register_profile("search", derandomize=False, deadline=None)
 hypothesis.settings.load_profile("repeatable")
 
 NULL_ALERTMANAGER = "route: {receiver: nobody}\nreceivers: [{name: nobody}]\n"
