@@ -139,7 +139,7 @@ HOST: Final[tuple[Metric, ...]] = (
     _host("pcie_acs_redirect", "count",
           "Whether a port above the device sends its traffic to other devices through the root "
           "(ACS): 1 or 0.", "device", "kind",
-          traps="Absent unless the exporter runs as root. Seldom the cause of anything: switching "
+          traps="Absent without CAP_SYS_ADMIN. Seldom the cause of anything: switching "
                 "it off changed no speed where it was tried."),
 )  # fmt: skip
 

@@ -7,12 +7,17 @@ of the next one's span, so the means are over the whole time between scrapes.
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from exporters.families import Families
 from exporters.nvml import Nvml
 
+# Two threads at once crashed the process (two H200s, driver 580). A GPU that hangs in here costs
+# the others their means, not the page.
+_ONE_AT_A_TIME = threading.Lock()
+_PATIENCE_SECONDS: Final = 0.2
 _PERCENT: Final = 0.01
 _MIB: Final = 2.0**20
 
@@ -64,11 +69,17 @@ class Gpm:
         Raises:
             NVMLError: The GPU fails, other than by lacking GPM.
         """
-        nvml = self._nvml
         if self._supported is None:
             self._supported = self._ask_support(handle)
-        if not self._supported:
+        if not self._supported or not _ONE_AT_A_TIME.acquire(timeout=_PATIENCE_SECONDS):
             return {}
+        try:
+            return self._sample(handle)
+        finally:
+            _ONE_AT_A_TIME.release()
+
+    def _sample(self, handle: Any) -> Mapping[int, float]:
+        nvml = self._nvml
         now = self._spare if self._spare is not None else nvml.nvmlGpmSampleAlloc()
         # A call that fails below must not lose the sample: it is not ours to free by accident.
         self._spare = now

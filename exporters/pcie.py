@@ -1,8 +1,8 @@
 """Collector `pcie`: the links of GPUs and network adapters, as they are and as they could be.
 
 What a link could be is the least of what the device and the port above it can. Devices are looked
-for seldom, their links each time. Access control (ACS) is read where the exporter may: only root
-reads the part of the configuration space that holds it.
+for seldom, their links each time. Access control (ACS) is read where the exporter may: the part of
+the configuration space that holds it is shown with CAP_SYS_ADMIN alone.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Pcie:
             except OSError:
                 continue
             if len(config) <= _EXTENDED:
-                self._absent.say("state of ACS (PCIe access control)", "only root may read it")
+                self._absent.say("state of ACS (PCIe access control)", "reading it needs CAP_SYS_ADMIN")
                 return None
             told.append(bool((acs_control(config) or 0) & _REDIRECTS))
         return any(told) if told else None
