@@ -65,6 +65,51 @@ remote_time_to_get|histogram|seconds|model_name worker_id|Time of one read of th
 remote_time_to_put|histogram|seconds|model_name worker_id|Time of one write to the remote store. Milliseconds.
 remote_ping_latency|gauge|seconds|model_name worker_id|Round trip to the remote store. Milliseconds.
 remote_ping_errors_total|counter|count|model_name worker_id|Pings that the remote store did not answer.
+retrieve_process_tokens_time|histogram|seconds|model_name worker_id|Time of a read spent on tokens.
+retrieve_broadcast_time|histogram|seconds|model_name worker_id|Time of a read spent on telling other ranks.
+retrieve_to_gpu_time|histogram|seconds|model_name worker_id|Time of a read spent on copying to the GPU.
+store_process_tokens_time|histogram|seconds|model_name worker_id|Time of a write spent on tokens.
+store_from_gpu_time|histogram|seconds|model_name worker_id|Time of a write spent on copying from the GPU.
+store_put_time|histogram|seconds|model_name worker_id|Time of a write spent on the store.
+remote_time_to_get_sync|histogram|seconds|model_name worker_id|Time of one blocking read of the remote store. Milliseconds.
+remote_backend_batched_get_blocking_time|histogram|seconds|model_name worker_id|Time of one blocking read of several from the remote store. Milliseconds.
+instrumented_connector_batched_get_time|histogram|seconds|model_name worker_id|Time of one read of several by the connector. Milliseconds.
+p2p_time_to_transfer|histogram|seconds|model_name worker_id|Time of one transfer between peers.
+p2p_transfer_speed|histogram|tokens_per_second|model_name worker_id|Speed of one transfer between peers.
+lookup_0_hit_requests_total|counter|requests|model_name worker_id|Lookups that found nothing.
+local_cpu_hot_cache_count|gauge|count|model_name worker_id|Objects in the hot cache of host memory.
+local_cpu_keys_in_request_count|gauge|count|model_name worker_id|Keys in use by requests.
+pin_monitor_pinned_objects_count|gauge|count|model_name worker_id|Objects pinned, as the monitor of pins sees it.
+get_blocking_failed_count|gauge|count|model_name worker_id|Blocking reads that failed, all time.
+put_failed_count|gauge|count|model_name worker_id|Writes that failed, all time.
+remote_put_task_num|gauge|count|model_name worker_id|Writes to the remote store that wait.
+remote_ping_error_code|gauge|count|model_name worker_id|Code of the last failed ping of the remote store, 0 for none.
+kv_msg_queue_size|gauge|count|model_name worker_id|Messages of KV that wait.
+periodic_threads_total_count|gauge|count|model_name worker_id|Periodic threads.
+periodic_threads_running_count|gauge|count|model_name worker_id|Periodic threads that run.
+periodic_threads_active_count|gauge|count|model_name worker_id|Periodic threads that are at work.
+chunk_statistics_enabled|gauge|count|model_name worker_id|Whether chunks are counted: 1 or 0.
+chunk_statistics_total_requests|gauge|requests|model_name worker_id|Requests whose chunks were counted.
+chunk_statistics_total_chunks|gauge|count|model_name worker_id|Chunks counted.
+chunk_statistics_unique_chunks|gauge|count|model_name worker_id|Different chunks among them.
+chunk_statistics_reuse_rate|gauge|ratio|model_name worker_id|Share of chunks seen before: the ceiling of any cache.
+chunk_statistics_bloom_filter_size_mb|gauge|bytes|model_name worker_id|Size of the filter that counts chunks. MB.
+chunk_statistics_bloom_filter_fill_rate|gauge|ratio|model_name worker_id|Fill of that filter: full, it overstates reuse.
+chunk_statistics_file_count|gauge|count|model_name worker_id|Files of counted chunks.
+chunk_statistics_current_file_size|gauge|bytes|model_name worker_id|Size of the file of chunks being written.
+cache_controller_registered_workers_count|gauge|count|model_name worker_id|Workers that the controller knows.
+cache_controller_kv_pool_keys_count|gauge|count|model_name worker_id|Keys that the controller knows.
+cache_controller_kv_op_seq_discontinuity_count|gauge|count|model_name worker_id|Gaps in the workers' messages: the controller's picture is wrong then.
+cache_controller_full_sync_workers_syncing|gauge|count|model_name worker_id|Workers that are being read in anew.
+cache_controller_full_sync_workers_completed|gauge|count|model_name worker_id|Workers that were read in anew.
+cache_controller_full_sync_global_progress|gauge|ratio|model_name worker_id|How far reading in anew has come.
+cache_controller_full_sync_missing_batches_total|gauge|count|model_name worker_id|Parts that went missing in reading in anew; a gauge in spite of its name.
+cache_controller_pull_socket_message_count|gauge|count|model_name worker_id|Messages pulled by the controller.
+cache_controller_pull_socket_has_pending|gauge|count|model_name worker_id|Whether messages wait to be pulled: 1 or 0.
+cache_controller_pull_socket_active_requests|gauge|count|model_name worker_id|Pulled messages at work.
+cache_controller_reply_socket_message_count|gauge|count|model_name worker_id|Messages that want an answer of the controller.
+cache_controller_reply_socket_has_pending|gauge|count|model_name worker_id|Whether messages wait for an answer: 1 or 0.
+cache_controller_reply_socket_active_requests|gauge|count|model_name worker_id|Answers at work.
 remote_ping_successes_total|counter|count|model_name worker_id|Pings that the remote store answered.
 """,
     "lmcache_mp_": """
@@ -133,7 +178,7 @@ def _metric(prefix: str, row: str) -> Metric:
     name, kind, unit, labels, text = row.split("|")
     if kind not in get_args(MetricType) or unit not in get_args(Unit):
         raise ValueError(f"{prefix}{name}: no type {kind} or no unit {unit}")
-    told = [word for word in ("Milliseconds.", "Microseconds.", "Minutes.", "Nanoseconds.", "GB/s.")
+    told = [word for word in ("Milliseconds.", "Microseconds.", "Minutes.", "Nanoseconds.", "GB/s.", "MB.")
             if text.endswith(word)]  # fmt: skip
     for word in told:
         text = text.removesuffix(word).strip()
