@@ -118,7 +118,7 @@ class Pcie:
             except OSError:
                 continue
             if len(config) <= _EXTENDED:
-                self._absent.say("state of ACS (PCIe access control)", "reading it needs CAP_SYS_ADMIN")
+                self._absent.say("state of PCIe access control (ACS)", "needs CAP_SYS_ADMIN")
                 return None
             told.append(bool((acs_control(config) or 0) & _REDIRECTS))
         return any(told) if told else None
