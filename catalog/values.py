@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Annotated, Final
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator
 
@@ -47,7 +48,11 @@ def _listen(value: str) -> str:
 
 
 def _page(value: str) -> str:
-    return http_address(value, "http://host:port/metrics")
+    """Return the address of a page; vLLM writes other names behind a slash at its end."""
+    parts = urlsplit(http_address(value, "http://host:port/metrics"))
+    if parts.path.endswith("/metrics/"):
+        return parts._replace(path=parts.path.rstrip("/")).geturl()
+    return value
 
 
 def _base(value: str) -> str:

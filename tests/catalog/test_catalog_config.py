@@ -158,6 +158,21 @@ def test_a_refused_address_keeps_its_password() -> None:
     assert "s3cret" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("written", "asked"),
+    [
+        ("http://h:8000/metrics/", "http://h:8000/metrics"),
+        ("http://h:8000/metrics", "http://h:8000/metrics"),
+        ("http://h:8000/model/metrics/?a=b/", "http://h:8000/model/metrics?a=b/"),
+        ("http://h:8000/pages/", "http://h:8000/pages/"),
+    ],
+)
+def test_a_page_is_asked_for_without_a_slash_at_its_end(written: str, asked: str) -> None:
+    """Behind `/metrics/` vLLM writes other names, and counts the scrape as a request."""
+    config = load(None, {}, {"exporter": {"targets": [{"url": written, "pool": "decode"}]}})
+    assert [target.url for target in config.exporter.targets] == [asked]
+
+
 def test_an_empty_section_is_its_defaults(tmp_path: Path) -> None:
     """A section whose keys are all commented out is null in YAML; an unknown one stays an error."""
     path = tmp_path / "leadline.yaml"

@@ -238,3 +238,15 @@ def test_a_real_pair_counts_each_prompt_once(filled: Server) -> None:
     whole = f"sum by (cluster) (rate({METRICS['vllm:prompt_tokens_total'].name}[5m]))"
     bare = [float(s["value"][1]) for s in filled.query(whole, at=T0 + 420)]
     assert bare == pytest.approx([2 * 5435 / 60] * 2)
+
+
+def test_no_guard_makes_an_expression_dearer_than_a_quantile(filled: Server) -> None:
+    """A quantile reads every bucket; rules with more to read than that would be felt."""
+    read = {
+        name: filled.get("/api/v1/query", query=s.expr, time=T0 + 420, stats="all")
+        for name, s in SIGNALS.items()
+        if "vllm:" in s.expr
+    }
+    samples = {n: r["data"]["stats"]["samples"]["totalQueryableSamples"] for n, r in read.items()}
+    assert samples["ttft_p99"] > 0
+    assert not [name for name, count in samples.items() if count > samples["ttft_p99"]]
