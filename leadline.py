@@ -299,14 +299,23 @@ def _read_prometheus(config: Config, last: str) -> tuple[Mapping[str, Panel], li
 def _judged(panels: Mapping[str, Panel], config: Config) -> tuple[int, list[str]]:
     """Return how many series a detector could judge, and the signals that none looks at."""
     from detectors.drift.coverage import coverage
-    from detectors.drift.judge import DETECTORS, NEEDED, SIGNALS, TOWARDS_LIMIT, read
+    from detectors.drift.judge import (
+        BESIDE,
+        DETECTORS,
+        EACH,
+        NEEDED,
+        SIGNALS,
+        TOWARDS_LIMIT,
+        read,
+    )
 
     as_of = _newest(panels)
     looked = {name: read(name, panels, config) for name in DETECTORS}
     judged = sum(coverage(panel, as_of).judged for some in looked.values() for panel in some)
     seen = {panel.signal for some in looked.values() for panel in some}
     # Without a limit nobody looks at what is only judged against one.
-    only = {s for name in TOWARDS_LIMIT for s in SIGNALS[name]} - seen
+    only = {s for name in (*TOWARDS_LIMIT, *EACH) for s in SIGNALS[name]} - seen
+    only |= set() if judged else set(BESIDE)  # loads of nothing
     return judged, [name for name in panels if name not in NEEDED or name in only]
 
 

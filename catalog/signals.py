@@ -15,6 +15,7 @@ from catalog.signals_doubt import DOUBT
 from catalog.signals_node import GPU, NODE
 from catalog.signals_peers import TRANSFER, USER
 from catalog.signals_probe import LOGS, PROBE
+from catalog.signals_server import SERVER
 from catalog.signals_vllm import SERVING
 
 __all__ = [
@@ -22,7 +23,9 @@ __all__ = [
     "target_record", "unknown",
 ]  # fmt: skip
 
-_ALL: Final = (*USER, *SERVING, *DOUBT, *TRANSFER, *ROUTER, *CACHE, *NODE, *GPU, *PROBE, *LOGS)
+_ALL: Final = (
+    *USER, *SERVING, *DOUBT, *TRANSFER, *ROUTER, *CACHE, *NODE, *GPU, *PROBE, *LOGS, *SERVER,
+)  # fmt: skip
 
 SIGNALS: Final[dict[str, Signal]] = {s.name: s for s in _ALL}
 

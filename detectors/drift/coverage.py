@@ -68,6 +68,23 @@ def coverage(panel: Panel, as_of: float) -> Coverage:
     return Coverage(tuple(reasons), tuple(since))
 
 
+def silent(panel: Panel, as_of: float) -> Panel:
+    """Return the series of those pools of which, at a glance, none has enough fresh data.
+
+    *panel* holds nothing later than *as_of*. A glance at the newest points of all series at once:
+    in life they are all there, and nothing is left to look at.
+    """
+    lately = np.isfinite(panel.values[:, -3 * FEWEST :])
+    fine = lately[:, -STALE_STEPS:].any(axis=1) & (lately.sum(axis=1) >= FEWEST)
+    if not len(panel.times) or as_of - panel.times[-1] > 2 * panel.step:
+        return panel
+    if fine.all():
+        return panel.rows([])
+    keys = [tuple((k, labels.get(k, "")) for k in POOL_LABELS) for labels in panel.labels]
+    known = {key for key, good in zip(keys, fine, strict=True) if good}
+    return panel.rows([row for row, key in enumerate(keys) if key not in known])
+
+
 def unknown_findings(panel: Panel, as_of: float, detector: str) -> list[Finding]:
     """Return one finding for each pool of which no series can be judged.
 

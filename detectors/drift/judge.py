@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from catalog.panel import Panel
+from detectors.drift import creep, rollout, rollout_cold, straggler
 from detectors.drift.context import (
     PAGE_BELOW,
     TICKET_BELOW,
@@ -19,28 +20,35 @@ from detectors.drift.context import (
     LimitsLike,
     believable,
 )
-from detectors.drift.coverage import unknown_findings
+from detectors.drift.coverage import silent, unknown_findings
 from detectors.drift.falling import find_falling
 from detectors.drift.forecast import SIGNALS as FORECAST
 from detectors.drift.forecast import find_forecasts
 from detectors.drift.leak import SEEN_SHARE, find_leaks
 from detectors.finding import Finding, Severity
 
-__all__ = ["DETECTORS", "NEEDED", "SIGNALS", "Limits", "LimitsLike", "judge", "read"]
+__all__ = ["DETECTORS", "NEEDED", "SIGNALS", "Limits", "LimitsLike", "graded", "judge", "read"]
 
 # Adding a detector touches its own file, its test and one line here.
 DETECTORS: dict[str, Detector] = {
     "leak": find_leaks,
     "falling": find_falling,
     "forecast": find_forecasts,
+    "creep": creep.find_creep,
+    "rollout": rollout.find_rollouts,
+    "straggler": straggler.find_stragglers,
 }
 # The signals that each detector judges: the first that is there, or each one that has a limit.
 SIGNALS: dict[str, tuple[str, ...]] = {
     "leak": ("host_anon_swap", "host_rss"),
     "falling": ("acceptance_ratio",),
     "forecast": FORECAST,
+    "creep": creep.SIGNALS,
+    "rollout": rollout.SIGNALS,
+    "straggler": straggler.SIGNALS,
 }
 TOWARDS_LIMIT = ("forecast",)  # detectors that judge each series with a limit, of all their signals
+EACH = ("creep", "rollout", "straggler")  # detectors that judge every one of their signals
 # What tells the time to a memory limit.
 MEMORY: tuple[str, ...] = (
     "container_working_set",
@@ -48,7 +56,11 @@ MEMORY: tuple[str, ...] = (
     "host_memory_total",
     "host_memory_used",
 )
-NEEDED: tuple[str, ...] = (*(name for names in SIGNALS.values() for name in names), *MEMORY)
+BESIDE: tuple[str, ...] = (*creep.LOADS, *rollout_cold.SIGNALS, "gpu_utilization")
+"""Loads and what tells of a start."""
+NEEDED: tuple[str, ...] = tuple(
+    dict.fromkeys((*(name for names in SIGNALS.values() for name in names), *MEMORY, *BESIDE))
+)
 """Signals that `judge` reads: whoever calls it queries exactly these."""
 
 
@@ -72,19 +84,27 @@ def judge(
     panels = {name: believable(panel) for name, panel in panels.items()}
     found = []
     for name, detector in DETECTORS.items():
-        found += [_graded(finding) for finding in detector(panels, limits, as_of)]
+        found += [graded(finding) for finding in detector(panels, limits, as_of)]
         for panel in read(name, panels, limits):
-            unknown = unknown_findings(panel, as_of, name)
-            found += _news(unknown, found) if name in TOWARDS_LIMIT else unknown
-    return sorted(found, key=_urgency)
+            each = name in EACH
+            asked = silent(panel.until(as_of), as_of) if each else panel
+            unknown = unknown_findings(asked, as_of, name)
+            found += _news(unknown, found) if each or name in TOWARDS_LIMIT else unknown
+    return sorted(_once(found), key=_urgency)
 
 
 def read(detector: str, panels: Mapping[str, Panel], limits: LimitsLike) -> list[Panel]:
     """Return what *detector* judges of *panels*.
 
-    That is the first of its signals that is there; for a forecast all series that have a limit.
+    That is the first of its signals that is there; for a forecast all series that have a limit;
+    all of its signals for those that judge each.
     """
     there = [panels[name] for name in SIGNALS[detector] if name in panels]
+    if detector == "creep":  # without any load nothing is known to be at the same one
+        loads = any(name in panels for name in creep.LOADS)
+        return [panel for panel in there if loads or panel.load is not None]
+    if detector in EACH:
+        return there
     if detector not in TOWARDS_LIMIT:
         return there[:1]
     bounded = [
@@ -102,8 +122,26 @@ def _news(unknown: list[Finding], found: list[Finding]) -> list[Finding]:
     return [one for one in unknown if not any(one.labels.items() <= place for place in places)]
 
 
-def _graded(finding: Finding) -> Finding:
-    """Return *finding* with its severity."""
+def _once(found: list[Finding]) -> list[Finding]:
+    """Return *found* with creep as a note where the forecast of the same series fires.
+
+    Both say that the same latency grows; one of them is enough to wake somebody.
+    """
+    told = {
+        (finding.signal, frozenset(finding.labels.items()))
+        for finding in found
+        if finding.kind == "forecast" and finding.state == "firing"
+    }
+    return [
+        replace(finding, severity="report")
+        if finding.kind == "creep" and (finding.signal, frozenset(finding.labels.items())) in told
+        else finding
+        for finding in found
+    ]
+
+
+def graded(finding: Finding) -> Finding:
+    """Return *finding* with its severity, by the time left."""
     return replace(finding, severity=_severity(finding))
 
 
@@ -111,7 +149,8 @@ def _severity(finding: Finding) -> Severity:
     """Return the severity by the time left; a page waits until enough of the growth was seen."""
     left = finding.time_to_breach
     if left is None:
-        return "ticket" if finding.kind == "leak" else "report"
+        ticket = finding.evidence.get("severity_without_breach") == "ticket"
+        return "ticket" if finding.kind == "leak" or ticket else "report"
     if left >= TICKET_BELOW:
         return "report"
     seen = float(finding.evidence.get("seen_seconds", 0.0))

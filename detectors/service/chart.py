@@ -89,7 +89,9 @@ def draw(
     times, middle, low, high = _thinned(shown, int(width / 2.5))
     if not len(times):
         return Markup('<p class="none">No samples in memory to draw.</p>')
-    fit = _aligned(_fit(finding), series, finding.since)
+    fit = _fit(finding)
+    if finding.kind not in message.OF_AN_INSTANT:  # there the line is where it would have been
+        fit = _aligned(fit, series, finding.since)
     target = _at_limit(finding, fit)
     end = _right_end(times, forecast)
     frame = _frame(width, height, float(times[0]), end, [low, high, fit[1]], target)

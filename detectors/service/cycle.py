@@ -27,7 +27,12 @@ from store.errors import StoreError
 log = logging.getLogger("leadline.service")
 
 DETECTED: Final = tuple(
-    names[0] for name, names in drift.SIGNALS.items() if name not in drift.TOWARDS_LIMIT
+    dict.fromkeys(
+        one
+        for name, names in drift.SIGNALS.items()
+        if name not in drift.TOWARDS_LIMIT
+        for one in (names if name in drift.EACH else names[:1])
+    )
 )
 """Signals that a detector judges, with or without a limit."""
 JOINED: Final = tuple(

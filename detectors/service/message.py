@@ -30,6 +30,9 @@ VERBS: Final = {
     "leak": ("leaks host memory", "leak host memory"),
     "falling": ("is falling", "are falling"),
     "forecast": ("grows towards its limit", "grow towards their limits"),
+    "creep": ("grows at the same load", "grow at the same load"),
+    "rollout": ("changed at the last rollout", "changed at the last rollout"),
+    "straggler": ("is unlike its peers", "are unlike their peers"),
 }
 """What one does, what several do, by kind; other kinds are their own words."""
 
@@ -42,12 +45,27 @@ FIRST: Final = {
         "Compare acceptance by position and the traffic mix before and after the onset; undo the "
         "last rollout of model, draft or prompt template in this pool if they coincide."
     ),
+    "creep": (
+        "Restart one server and compare it with its peers: what a restart resets is inside it; "
+        "then compare clocks, step time and host CPU with the time before the onset."
+    ),
+    "rollout": (
+        "Compare the setup before and after; if the effect is real and not meant, undo the rollout "
+        "on one server and look at it at the same load."
+    ),
+    "straggler": (
+        "Compare clock, power, heat and host CPU of the named one with a peer's; drain it if "
+        "requests suffer, and never restart it before you have looked."
+    ),
     "forecast": (
         "Compare it with its load, the acceptance length and the step time since the onset; what "
         "grew with it is where to look, and the time left is the time to find out."
     ),
 }
 """What to do first, by kind; the runbook goes on from there."""
+
+OF_AN_INSTANT: Final = ("rollout", "straggler")
+"""Kinds whose effect is a difference, not a speed: they have no time to a breach."""
 
 
 def process_word(process: str) -> str:
@@ -139,9 +157,22 @@ def place(incident: Incident) -> str:
 
 def doing(kind: str, findings: Sequence[Finding], *, full: bool = False) -> str:
     """Return who does what: `EngineCore DP0, DP1 leak host memory`."""
+    if kind == "straggler" and findings:
+        return unlike(findings)
     word = kind.replace("_", " ")
     many = len({(f.labels.get("process"), f.labels.get("rank")) for f in findings}) > 1
     return f"{subject(findings, full=full)} {VERBS.get(kind, (word, word))[many]}"
+
+
+def unlike(findings: Sequence[Finding]) -> str:
+    """Return who is unlike its peers in what: `GPU 3 of node-4 is unlike its peers (SM clock)`."""
+    odd = {str(f.evidence["odd"]) for f in findings if f.evidence.get("odd")}
+    either = [" or ".join(f.evidence["between"]) for f in findings if f.evidence.get("between")]
+    who = listed(odd, 4) if odd else f"either {either[0]}" if either else "one"
+    names = {f.signal for f in findings}
+    what = listed({lowered(SIGNALS[n].title) if n in SIGNALS else n for n in names}, 4)
+    one, several = VERBS["straggler"]
+    return f"{who} {several if len(odd) > 1 else one} ({what})"
 
 
 def amount(value: float, unit: str) -> str:
@@ -176,7 +207,7 @@ def rate(findings: Sequence[Finding]) -> str:
     if not known:
         return ""
     unit, lead = known[0].effect_unit, known[0]
-    if len(known) > 1 and unit.startswith("bytes"):
+    if len(known) > 1 and unit.startswith("bytes/"):
         total = lead.evidence.get("place_slope_per_hour") or sum(f.effect or 0.0 for f in known)
         return f"{amount(total, unit)} together ({_each(known, total, unit)} each)"
     text = amount(lead.effect or 0.0, unit)
@@ -234,7 +265,7 @@ def description(incident: Incident, findings: Sequence[Finding]) -> str:
     servers = {f.labels["server"] for f in findings if f.labels.get("server")}
     parts = [f"In {place(incident)}, {doing(incident.kind, findings, full=True)}"]
     if speed := rate(findings):
-        parts[0] += f" at {speed}"
+        parts[0] += f" {'by' if incident.kind in OF_AN_INSTANT else 'at'} {speed}"
     if servers:
         parts[0] += f", on {listed(servers, 4)}"
     as_of = f"as of {clock(incident.as_of)}"
@@ -242,6 +273,8 @@ def description(incident: Incident, findings: Sequence[Finding]) -> str:
     if forecast is not None:
         when = clock(forecast.breach, forecast.as_of)
         parts.append(f"About {about} ({ends}) left, {as_of}; breach about {when}")
+    elif incident.kind in OF_AN_INSTANT:
+        parts.append(as_of[:1].upper() + as_of[1:])
     else:
         parts.append(f"No time to breach is known, {as_of}: no {bound(incident.kind)} is set")
     if lead is not None and (limit := limit_text(lead)):

@@ -134,14 +134,23 @@ def _missed(before: Tracked, presence: Presence, now: float) -> Tracked:
 
 
 def row_of(panel: Panel | None, labels: Labels) -> int | None:
-    """Return the row of the series with *labels* (empty ones don't count), or None."""
+    """Return the row of the series with *labels* (empty ones don't count), or None.
+
+    A label that no series has is the finding's own: the pool of a GPU, told by its node.
+    """
     if panel is None:
         return None
-    wanted = {key: value for key, value in labels.items() if value}
+    wanted = _of_series(panel, labels)
     for i, row in enumerate(panel.labels):
         if {key: value for key, value in row.items() if value} == wanted:
             return i
     return None
+
+
+def _of_series(panel: Panel, labels: Labels) -> dict[str, str]:
+    """Return those of *labels* that have a value and that some series of *panel* has."""
+    kept = {key for row in panel.labels for key in row}
+    return {key: value for key, value in labels.items() if value and key in kept}
 
 
 def presence_in(
@@ -159,9 +168,10 @@ def presence_in(
     row = row_of(panel, finding.labels)
     if row is None:
         # A finding over many series has no row of its own: the detector answers for it.
+        wanted = _of_series(panel, finding.labels).items()
         matching = [
             i for i, labels in enumerate(panel.labels)
-            if all(labels.get(key, "") == value for key, value in finding.labels.items() if value)
+            if all(labels.get(key, "") == value for key, value in wanted)
         ]  # fmt: skip
         if not matching:
             return "drained" if _recent(panel).any() else "lost"

@@ -57,11 +57,49 @@ def _latency(rng: np.random.Generator, series: int, bad: int) -> Panels:
     return {"tpot_mean": Panel("tpot_mean", times, level, labels, load=load)}
 
 
+def _started(rng: np.random.Generator, series: int, bad: int) -> Panels:
+    """Return TPOT with its load and a new image six hours ago, 8 % slower for the first *bad*."""
+    made = _latency(rng, series, 0)["tpot_mean"]
+    at = made.times[-1] - 6 * 3600
+    made.values[:bad] *= np.where(made.times >= at, 1.08, 1.0)
+    labels = tuple(
+        {**labels, "server": f"{labels['deployment']}:8000", "image": image}
+        for image in ("v1", "v2")
+        for labels in made.labels
+    )
+    old = np.where(made.times < at, made.times[0] - 86400, np.nan)
+    new = np.where(made.times >= at, at, np.nan)
+    starts = np.concatenate([np.tile(old, (series, 1)), np.tile(new, (series, 1))])
+    return {
+        "tpot_mean": made,
+        "instance_start": Panel("instance_start", made.times, starts, labels),
+    }
+
+
+def _peers(rng: np.random.Generator, series: int, bad: int) -> Panels:
+    """Return TPOT of three servers a deployment; the first one of the first *bad* is 20 % slow."""
+    parts = [_latency(rng, series, 0)["tpot_mean"] for _ in range(3)]
+    parts[0].values[:bad, -600:] *= 1.2
+    labels = tuple(
+        {**labels, "server": f"s{i}-{labels['deployment']}"}
+        for i, part in enumerate(parts)
+        for labels in part.labels
+    )
+    values = np.concatenate([part.values for part in parts])
+    load = np.concatenate([part.load for part in parts if part.load is not None])
+    name = "tpot_mean_by_server"
+    return {name: Panel(name, parts[0].times, values, labels, load=load)}
+
+
 MAKERS: Mapping[str, Callable[[np.random.Generator, int, int], Panels]] = {
     "leak": _memory,
     "falling": _acceptance,
     "forecast": _latency,
+    "creep": _latency,
+    "rollout": _started,
+    "straggler": _peers,
 }
+WITHOUT_BREACH = ("rollout", "straggler")  # what has happened is no way to a limit
 
 
 @pytest.fixture(params=sorted(DETECTORS))
@@ -107,7 +145,7 @@ def test_finds_the_shape_it_claims_and_only_there(name: str) -> None:
         assert finding.effect_low <= finding.effect <= finding.effect_high
         assert finding.since is not None
         assert finding.since < finding.as_of
-        assert finding.time_to_breach is not None
+        assert (finding.time_to_breach is None) == (name in WITHOUT_BREACH)
 
 
 def test_pure_input_unchanged_and_same_answer_twice(name: str) -> None:

@@ -1,0 +1,455 @@
+"""Creep: the same load costs more, hour by hour.
+
+What the loads explain is taken out of the logarithm of a latency (`creep_load`), start by start of
+its servers; what is left competes as in `compete`: growth that goes on against noise, wander, steps
+and fillings, with generalised least squares for the autocorrelation. It must also beat the same
+hours of every day before. Null: whatever follows the load (doubling, growing all week, nights,
+Mondays, backfills), noise with a memory of hours, heavy tails, a spike, steps, those of a rollout
+among them, gaps, restarts. Smallest effect: 4 % at the same load, seen for four hours.
+A load outside what was learned is `new_traffic`, and a rise whose load nobody knows is `unknown`:
+both are watched and wake nobody.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from catalog.panel import FloatArray, Labels, Panel
+from catalog.signals import SIGNALS as CATALOGUE
+from catalog.units import human_duration
+from detectors.drift.buckets import BUCKETS, fill
+from detectors.drift.compete import GROWING, compete
+from detectors.drift.context import Z90, LimitsLike, where
+from detectors.drift.coverage import STALE_STEPS
+from detectors.drift.creep_load import (
+    Bins,
+    BoolArray,
+    beside,
+    binned,
+    explained,
+    logarithm,
+    medians,
+    pool_key,
+)
+from detectors.drift.creep_screen import raised
+from detectors.drift.creep_trend import trend
+from detectors.drift.leak_windows import DAY, STANDING, WARMING
+from detectors.drift.rollout_events import Rollout, rollouts
+from detectors.finding import Finding, State, Verdict, finding_id
+
+NAME = "creep"
+SIGNALS: tuple[str, ...] = (
+    "ttft_mean",
+    "prefill_time_mean",
+    "tpot_mean",
+    "itl_mean",
+    "transfer_time_mean",
+)
+LOADS: tuple[str, ...] = (
+    "requests_running",
+    "request_rate",
+    "input_tokens_rate",
+    "computed_tokens_rate",
+    "transfer_bytes_rate",
+    "acceptance_length",
+)
+"""Further signals that say what a latency's load is."""
+PER_REQUEST: Mapping[str, tuple[str, ...]] = {
+    "ttft_mean": ("input_tokens_rate", "computed_tokens_rate"),
+    "prefill_time_mean": ("input_tokens_rate", "computed_tokens_rate"),
+    "tpot_mean": ("input_tokens_rate",),
+    "itl_mean": ("input_tokens_rate",),
+    "transfer_time_mean": ("transfer_bytes_rate",),
+}
+CONCURRENT = ("tpot_mean", "itl_mean")  # their load is the requests that an engine runs
+WIDTHS = (10, 6, 4, 3, 2, 1)  # bins of a bucket: windows of 6.7 days to 16 hours
+SHORTEST_SEASON = 2 * DAY
+AGAINST_STANDING = 8.0  # nats: growth against noise, wander and steps
+AGAINST_WARM_UP = 2.0  # growth against fillings that end
+STEADY = 3.0  # slope over its standard error
+WORTH = 0.04  # growth at the same load that is worth a word
+LEAST_SEEN = 4 * 3600.0
+SEASON_SEEN = 18 * 3600.0  # while no season can be told: its rise lasts half a day
+HIGHER = 0.75  # share of the later half of the growth that beats the same hours of all days before
+NEWEST = 2 * 3600.0  # of growth that has gone on until now
+COLD = 1800.0  # seconds after a start that say nothing of what is usual
+BESIDE = 6 * 3600.0  # on either side of a start, to tell its step
+FALLS = 0.03  # a step down at a start by as much begins a new life
+MOST_NEW = 0.5  # of the newest bins: with more outside what was learned nothing can be said
+
+
+@dataclass(frozen=True)
+class _Rise:
+    """Growth of one series, in logarithm."""
+
+    times: FloatArray  # of the window's buckets
+    slope: float  # per second
+    slope_se: float
+    onset: float
+    against_standing: float
+    against_warm_up: float
+    window: float  # seconds
+
+    @property
+    def seen(self) -> float:
+        """Seconds of growth seen."""
+        return float(self.times[-1]) + self.window / BUCKETS / 2 - self.onset
+
+    @property
+    def grown(self) -> float:
+        """Growth so far, as a share."""
+        return math.expm1(self.slope * self.seen)
+
+
+def find_creep(panels: Mapping[str, Panel], limits: LimitsLike, as_of: float) -> list[Finding]:
+    """Return the latencies that the same load makes ever longer, at *as_of*."""
+    out = []
+    starts: Mapping[tuple[tuple[str, str], ...], list[Rollout]] | None = None
+    known: dict[str, Panel] = {}
+    for signal in SIGNALS:
+        if signal not in panels:
+            continue
+        panel = panels[signal].until(as_of)
+        rows = raised(panel) if len(panel.times) >= 2 else []
+        if rows and starts is None:
+            known = {name: one.until(as_of) for name, one in panels.items()}
+            starts = rollouts(known, -math.inf)
+        for row in rows:
+            anew = (starts or {}).get(pool_key(panel.labels[row]), [])
+            finding = _one(panel, row, known, anew, limits, as_of)
+            if finding is not None:
+                out.append(finding)
+    return out
+
+
+def _one(
+    panel: Panel,
+    row: int,
+    panels: Mapping[str, Panel],
+    anew: Sequence[Rollout],
+    limits: LimitsLike,
+    as_of: float,
+) -> Finding | None:
+    """Return the finding about one series that the screen let through."""
+    seen = np.flatnonzero(np.isfinite(panel.values[row]))
+    if not len(seen) or as_of - panel.times[seen[-1]] > STALE_STEPS * panel.step:
+        return None
+    bins = load_bins(panel, row, panels)
+    if bins is None or len(bins.times) < BUCKETS:
+        return None
+    rest = same_load(bins, anew)
+    if not bins.names:
+        rise = _rise(bins, rest)
+        return None if rise is None else _finding(panel, row, bins, rise, limits, "unknown")
+    newest = bins.times > bins.times[-1] - LEAST_SEEN
+    told = newest & np.isfinite(bins.raw)
+    if (told & ~bins.learned).sum() > MOST_NEW * told.sum():
+        return _new_traffic(panel, row, bins, rest, told)
+    rise = _rise(bins, np.where(bins.learned, rest, np.nan))
+    return None if rise is None else _finding(panel, row, bins, rise, limits, "drift")
+
+
+def load_bins(panel: Panel, row: int, panels: Mapping[str, Panel]) -> Bins | None:
+    """Return one latency in bins with all loads of it that are known."""
+
+    def add(name: str) -> FloatArray | None:
+        return beside(panel, row, panels.get(name), add=True)
+
+    loads: list[tuple[str, FloatArray]] = []
+    running = None
+    if panel.signal in CONCURRENT:  # by engine: a pool that is made wider has more room
+        running = beside(panel, row, panels.get("requests_running"), add=False)
+    main = running if running is not None else None if panel.load is None else panel.load[row]
+    if main is not None:
+        title = "requests_running" if running is not None else _load_name(panel.signal)
+        loads.append((title, main))
+    requests = add("request_rate")
+    if requests is not None:
+        positive = np.where(requests > 0, requests, np.nan)
+        for name in PER_REQUEST.get(panel.signal, ()):
+            work = add(name)
+            if work is not None:
+                loads.append((f"{name} per request", work / positive))
+    offset = None
+    if panel.signal == "tpot_mean":  # a step costs what it costs; fewer tokens of it are `falling`
+        length = beside(panel, row, panels.get("acceptance_length"), add=False)
+        offset = None if length is None else logarithm(length)
+        if (
+            offset is not None
+            and np.isfinite(offset).sum() < 0.8 * np.isfinite(panel.values[row]).sum()
+        ):
+            offset = None
+    return binned(panel, row, loads, offset)
+
+
+def _load_name(signal: str) -> str:
+    known = CATALOGUE.get(signal)
+    return known.load if known is not None and known.load else "load"
+
+
+def same_load(bins: Bins, anew: Sequence[Rollout]) -> FloatArray:
+    """Return the logarithm without what its loads explain and without the steps at starts.
+
+    A step up at a start is taken out: it is the rollout's matter. Of what lies before a step down
+    nothing is left: the new incarnation has a life of its own.
+    """
+    inside = [one for one in anew if bins.times[0] < one.begin and one.end < bins.times[-1]]
+    steps = [(bins.times >= one.begin).astype(np.float64) for one in inside]
+    rest = bins.log - explained(bins, np.column_stack(steps) if steps else None)
+    for one in inside:
+        rest[(bins.times > one.begin - bins.step) & (bins.times < one.end + COLD)] = np.nan
+    for one in inside:
+        before = rest[(bins.times >= one.begin - BESIDE) & (bins.times < one.begin)]
+        after = rest[(bins.times > one.end) & (bins.times <= one.end + BESIDE)]
+        before, after = (part[np.isfinite(part)] for part in (before, after))
+        if min(len(before), len(after)) < 3:
+            continue
+        step = float(np.median(after) - np.median(before))
+        if step > 0:
+            rest[bins.times > one.end] -= step
+        elif step < -FALLS:
+            rest[bins.times <= one.end] = np.nan
+    return rest
+
+
+def _rise(bins: Bins, rest: FloatArray) -> _Rise | None:
+    """Return the growth that is clear and worth a word, by the window that shows it best."""
+    best = _fresh(bins, rest)
+    if best is not None:
+        return best
+    begun = int(np.isfinite(rest).argmax())
+    for width in WIDTHS:
+        if len(rest) - begun < BUCKETS * width:
+            continue
+        rise = _window(bins, rest, width)
+        if rise is None or not _worth(bins, rest, rise):
+            continue
+        if best is None or rise.against_standing > best.against_standing:
+            best = rise
+    return best
+
+
+def _fresh(bins: Bins, rest: FloatArray) -> _Rise | None:
+    """Return the growth of the last hours that stands out from the series' own past."""
+    found = trend(rest, bins.step)
+    if found is None:
+        return None
+    end = bins.times[-1] + bins.step / 2
+    seconds = found.bins * bins.step
+    times = end - seconds / BUCKETS * (np.arange(BUCKETS)[::-1] + 0.5)
+    rise = _Rise(
+        times, found.slope, found.slope_se, end - found.onset * bins.step, found.against_step,
+        found.against_filling, seconds,
+    )  # fmt: skip
+    return rise if _worth(bins, rest, rise) else None
+
+
+def _window(bins: Bins, rest: FloatArray, width: int) -> _Rise | None:
+    """Return the growth of one window where it is clear, else None."""
+    parts = rest[len(rest) - BUCKETS * width :].reshape(BUCKETS, width)
+    known = np.isfinite(parts)
+    count = known.sum(axis=1)
+    total = np.where(known, parts, 0.0).sum(axis=1)
+    values = np.where(count > 0, total / np.maximum(count, 1), np.nan)
+    first = np.flatnonzero(np.isfinite(values))
+    if not len(first):
+        return None
+    values[0] = values[first[0]]
+    level, usable = fill(values[None, :])
+    if not usable[0] or np.ptp(level) <= 1e-9:
+        return None
+    seconds = width * bins.step
+    day = DAY / seconds if BUCKETS * seconds >= SHORTEST_SEASON else None
+    result = compete(level, day)
+    score = {name: float(value[0]) for name, value in result.score.items()}
+    growing = max(score[name] for name in GROWING)
+    standing = growing - max(score[name] for name in STANDING)
+    warming = growing - max(score[name] for name in WARMING)
+    slope, error = float(result.slope[0]), float(result.slope_se[0])
+    if standing < AGAINST_STANDING or warming < AGAINST_WARM_UP or slope <= STEADY * error:
+        return None
+    times = bins.times[-1] + bins.step / 2 - seconds * (np.arange(BUCKETS)[::-1] + 0.5)
+    onset = float(times[0]) + (float(result.onset[0]) * BUCKETS - 0.5) * seconds
+    return _Rise(
+        times, slope / seconds, error / seconds, onset, standing, warming, BUCKETS * seconds
+    )
+
+
+def _worth(bins: Bins, rest: FloatArray, rise: _Rise) -> bool:
+    """Whether growth is large enough, has gone on until now, and is no hour of the day."""
+    if rise.grown < WORTH or rise.seen < LEAST_SEEN:
+        return False
+    known = np.isfinite(rest)
+    before = known & (bins.times < rise.onset) & (bins.times >= rise.times[0] - DAY)
+    newest = known & (bins.times > bins.times[-1] - NEWEST)
+    if not newest.any():
+        return False
+    now = float(np.median(rest[newest]))
+    if before.any() and now - float(np.median(rest[before])) < 0.75 * math.log1p(WORTH):
+        return False
+    return _higher(bins, rest, rise)
+
+
+def _higher(bins: Bins, rest: FloatArray, rise: _Rise) -> bool:
+    """Whether the later half of the growth is above the same hours of every day before it."""
+    day = round(DAY / bins.step)
+    since = max(rise.onset + rise.seen / 2, float(bins.times[-1]) - DAY / 2)
+    early = int(np.searchsorted(bins.times, rise.onset + rise.seen / 4))
+    hourly = _hourly(rest)
+    beaten = []
+    for i in np.flatnonzero((bins.times > since) & np.isfinite(rest)):
+        usual = hourly[np.arange(int(i) % day, early, day)]
+        usual = usual[np.isfinite(usual)]
+        if len(usual):
+            beaten.append(hourly[i] > usual.max())
+    return not beaten or float(np.mean(beaten)) >= HIGHER
+
+
+def _hourly(rest: FloatArray) -> FloatArray:
+    """Return the median of an hour about each bin."""
+    around = np.lib.stride_tricks.sliding_window_view(np.pad(rest, 2, constant_values=np.nan), 5)
+    return medians(np.ascontiguousarray(around), 5)[:, 0]
+
+
+def _new_traffic(
+    panel: Panel, row: int, bins: Bins, rest: FloatArray, told: BoolArray
+) -> Finding | None:
+    """Return what is said of a latency that is up at a load that was never seen before."""
+    before = bins.learned & np.isfinite(rest) & (bins.times < bins.times[-1] - LEAST_SEEN)
+    newest = np.isfinite(rest) & told
+    if not before.any() or not newest.any():
+        return None
+    up = float(np.median(bins.log[newest]) - np.median(bins.log[before]))
+    if up < math.log1p(WORTH):
+        return None
+    labels, signal = dict(panel.labels[row]), panel.signal
+    outside = " and ".join(bins.names[i] for i in _outside(bins, told))
+    cause = (
+        f"{CATALOGUE[signal].title} of {where(labels)} is up by {math.expm1(up):.0%}, at a load "
+        f"outside what was learned ({outside}): whether this load costs more than it should is "
+        "not known yet."
+    ).replace("%", " %")
+    return Finding(
+        id=finding_id(NAME, signal, labels, 0.0), kind="creep", verdict="new_traffic",
+        detector=NAME, signal=signal, labels=labels, as_of=float(panel.times[-1]), state="watch",
+        cause=cause, runbook="LeadlineCreep",
+        evidence={"fit": {"t": [], "y": []}, "loads": list(bins.names), "up": up},
+    )  # fmt: skip
+
+
+def _outside(bins: Bins, newest: BoolArray) -> list[int]:
+    """Return which loads are new; all where it is their sum of little."""
+    out = []
+    for i, one in enumerate(bins.loads):
+        past = one[bins.learned & ~newest & np.isfinite(one)]
+        now = one[newest & np.isfinite(one)]
+        if len(past) and len(now) and (now.max() > past.max() or now.min() < past.min()):
+            out.append(i)
+    return out or list(range(len(bins.loads)))
+
+
+def _finding(
+    panel: Panel, row: int, bins: Bins, rise: _Rise, limits: LimitsLike, verdict: Verdict
+) -> Finding:
+    """Return the finding about growth at the same load."""
+    labels, signal = dict(panel.labels[row]), panel.signal
+    limit = limits.limit(signal, labels)
+    low, high = (rise.slope + sign * Z90 * rise.slope_se for sign in (-1, 1))
+    base, usual = _base(bins, rise)
+    told = rise.window >= SHORTEST_SEASON or bins.times[-1] - bins.times[0] >= SHORTEST_SEASON
+    sure = verdict == "drift" and (told or rise.seen >= SEASON_SEEN)
+    state: State = "firing" if sure else "watch"
+    lefts = [_left(bins, base, rise, slope, limit) for slope in (rise.slope, high, low)]
+    finding = Finding(
+        id=finding_id(NAME, signal, labels, 0.0),
+        kind="creep",
+        verdict=verdict,
+        detector=NAME,
+        signal=signal,
+        labels=labels,
+        as_of=float(panel.times[-1]),
+        since=rise.onset,
+        effect=rise.slope * usual * 3600,
+        effect_low=low * usual * 3600,
+        effect_high=high * usual * 3600,
+        effect_unit=f"{CATALOGUE[signal].unit}/hour",
+        limit=limit,
+        state=state,
+        cause=_cause(signal, labels, bins, rise),
+        evidence=_evidence(bins, rise, usual),
+        runbook="LeadlineCreep",
+    )
+    if lefts[0] is None:
+        return finding
+    return replace(
+        finding,
+        time_to_breach=lefts[0],
+        time_to_breach_low=lefts[1],
+        time_to_breach_high=lefts[2],
+    )
+
+
+def _base(bins: Bins, rise: _Rise) -> tuple[FloatArray, float]:
+    """Return the latency of each bin without the growth, and its usual value of a day."""
+    growth = rise.slope * np.maximum(bins.times - rise.onset, 0.0)
+    base = bins.raw / (1 + growth)
+    last = base[bins.times > bins.times[-1] - DAY]
+    return base, float(np.median(last[np.isfinite(last)]))
+
+
+def _left(
+    bins: Bins, base: FloatArray, rise: _Rise, slope: float, limit: float | None
+) -> float | None:
+    """Return seconds until a day like the last, grown at *slope*, meets *limit*; None for never."""
+    if limit is None or slope <= 0:
+        return None
+    ago = bins.times[-1] + bins.step / 2 - bins.times
+    last = (ago < DAY) & np.isfinite(base)
+    usual, ago = base[last], ago[last]
+    smooth = np.convolve(np.pad(usual, 1, mode="edge"), np.ones(3) / 3, mode="valid")
+    so_far = rise.slope * rise.seen
+    if smooth[-1] * (1 + so_far) >= limit:
+        return None  # met already: the rule for a broken service level tells that
+    needed = (limit / smooth - 1 - so_far) / slope
+    days = np.maximum(np.ceil((needed + ago) / DAY), 1.0)
+    return float(np.min(days * DAY - ago))
+
+
+def _evidence(bins: Bins, rise: _Rise, usual: float) -> dict[str, object]:
+    """Return what a person needs to check the finding."""
+    inside = np.isfinite(bins.raw) & (bins.times >= rise.times[0])
+    thin = max(1, int(inside.sum()) // 128)
+    times, raw = bins.times[inside][::thin], bins.raw[inside][::thin]
+    line = usual * (1 + rise.slope * np.maximum(times - rise.onset, 0.0))
+    return {
+        "fit": {
+            "t": [round(float(t), 1) for t in times],
+            "y": [float(f"{y:.6g}") for y in raw],
+            "line": [float(f"{y:.6g}") for y in line],
+        },
+        "share_per_hour": rise.slope * 3600,
+        "grown_share": round(rise.grown, 4),
+        "level": float(f"{usual * (1 + rise.grown):.6g}"),
+        "usual": float(f"{usual:.6g}"),
+        "loads": list(bins.names),
+        "seen_seconds": rise.seen,
+        "window_seconds": rise.window,
+        "points": len(times),
+        "per": "hour",
+        "against_standing": round(rise.against_standing, 2),
+        "against_warm_up": round(rise.against_warm_up, 2),
+    }
+
+
+def _cause(signal: str, labels: Labels, bins: Bins, rise: _Rise) -> str:
+    """Return one sentence for the page."""
+    by = math.expm1(rise.slope * 3600)
+    loads = "the same load" if bins.names else "a load that nobody knows: it may be the traffic"
+    return (
+        f"{CATALOGUE[signal].title} of {where(labels)} has grown by {rise.grown:.0%} in "
+        f"{human_duration(rise.seen)} at {loads}, {by:.1%} an hour, and goes on."
+    ).replace("%", " %")
