@@ -148,10 +148,13 @@ EXPECTED: dict[str, dict[str, float]] = {
     "ttft_p50": {"prefill": 0.375, "decode": 0.0375},
     "ttft_p90": {"prefill": 0.475, "decode": 0.0475},
     "ttft_p99": {"prefill": 0.4975, "decode": 0.04975},
+    "ttft_mean_by_server": {"prefill": 0.3, "decode": 0.05},
     "tpot_mean": {"decode": 0.02},
+    "tpot_mean_by_server": {"decode": 0.02},
     "tpot_p50": {"decode": 0.0175},
     "tpot_p99": {"decode": 0.02485},
     "itl_mean": {"decode": 0.015},
+    "itl_mean_by_server": {"decode": 0.015},
     "itl_p99": {"decode": 0.02485},
     "e2e_mean": {"prefill": 0.4, "decode": 2.0},
     # One decode server holds a negative time: the other's alone count.
@@ -161,6 +164,7 @@ EXPECTED: dict[str, dict[str, float]] = {
     "prefill_time_mean": {"prefill": 0.2, "decode": 0.05},
     "decode_time_mean": {"decode": 1.95},
     "request_rate": {"prefill": 1, "decode": 1},
+    "request_rate_by_server": {"prefill": 1, "decode": 0.5},
     "finished_rate_by_reason": {
         "prefill/stop": 0, "prefill/length": 1, "prefill/abort": 0,
         "decode/stop": 0.9, "decode/length": 0, "decode/abort": 0.1,
