@@ -26,7 +26,9 @@ import psutil
 
 from benchmarks.exporter import ROOT, address_of, get
 from stack import binaries
+from stack.errors import MissingProgramError
 
+PEER: Final = "prometheus-process-exporter"
 PROCESSES: Final = 2000
 SERVERS: Final = 3
 RANKS: Final = 8
@@ -60,6 +62,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--scrapes", type=int, default=40, help="scrapes measured")
     parser.add_argument("--json", action="store_true", help="print JSON")
     arguments = parser.parse_args(argv)
+    try:
+        binaries.find(PEER)
+    except MissingProgramError as error:
+        print(error, file=sys.stderr)
+        return 2
     figures = measure(arguments.scrapes)
     if arguments.json:
         print(json.dumps(figures))
@@ -158,7 +165,7 @@ def _peer(config: Path, *options: str) -> Iterator[tuple[psutil.Process, str]]:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
-    program = binaries.find("prometheus-process-exporter")
+    program = binaries.find(PEER)
     listen = f"-web.listen-address=127.0.0.1:{port}"
     command = [str(program), f"-config.path={config}", listen, *options]
     address = f"http://127.0.0.1:{port}/metrics"
