@@ -27,7 +27,7 @@ _STEPS: Final = (
         kind="mixed_batch", verdict="fault", signal="tpot_mean", pool="decode",
         start=-3 * HOUR, breach=-3 * HOUR, limit=_SLA["tpot"], source="S1",
         note="TPOT ~22 -> ~40 ms, and more the more requests are handed over.",
-        changes=(Change("step_mixed", 1.15, -3 * HOUR, pool="decode"),),
+        changes=(Change("step_mixed", 0.95, -3 * HOUR, pool="decode"),),
     ),
     Scenario(
         "jit", "that compiles kernels at the first requests after a rolling restart",

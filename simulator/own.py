@@ -42,7 +42,7 @@ def rows(world: World, epoch: float, at: FloatArray) -> list[Row]:
     found = [
         row
         for server in world.fleet.servers
-        for row in _of_node(world, server, readings(world, server, at), epoch, np.ones_like(at))
+        for row in _of_node(world, server, readings(world, server, at), epoch, at)
     ]
     order = {m.name: i for i, m in enumerate((*PROCESS, *CONTAINER, *HOST, *GPU, *EXPORTER))}
     found += [
@@ -54,8 +54,9 @@ def rows(world: World, epoch: float, at: FloatArray) -> list[Row]:
 
 
 def _of_node(
-    world: World, server: Server, read: Readings, epoch: float, flat: FloatArray
+    world: World, server: Server, read: Readings, epoch: float, at: FloatArray
 ) -> Iterator[Row]:
+    flat = np.ones_like(at)
     node = {"node": server.node}
     mine = world.fleet.labels(server)
     for process, values in read.processes.items():
@@ -70,16 +71,37 @@ def _of_node(
     host = {"cluster": world.fleet.cluster} | node
     for name, value in read.host.items():
         yield Row(METRICS[f"leadline_host_memory_{name}"], host, value)
-    setup = {
-        "kv_role": _ROLE[server.pool],
-        "vllm_version": VERSION,
-        "tensor_parallel": "1",
-        "data_parallel": str(server.ranks),
-    }
-    yield Row(METRICS["leadline_instance_info"], mine | node | setup, flat)
     yield Row(METRICS["leadline_target_up"], mine, flat)
+    yield from _instances(world, server, epoch, at)
     for collector in _COLLECTORS:
         # The page speaks for several nodes, so each collector is told apart by its server.
         labels = {"collector": collector, "server": server.name}
         yield Row(METRICS["leadline_collector_success"], labels, flat)
         yield Row(METRICS["leadline_collector_duration_seconds"], labels, 0.004 * flat)
+
+
+def setup(world: World, server: Server, start: float) -> dict[str, str]:
+    """Return what an incarnation was started with, as labels: an image of each deployment."""
+    later = any(c.shape == "image" and start >= c.start for c in world.scenario.changes)
+    version = 2 if later else int(start > server.starts[0])
+    return {"image": f"vllm:{VERSION}-{version}", "arguments": "5c1f7a09", "vllm_version": VERSION}
+
+
+def _instances(world: World, server: Server, epoch: float, at: FloatArray) -> Iterator[Row]:
+    """Yield each incarnation with its setup, as long as it runs."""
+    labels = world.fleet.labels(server) | {"node": server.node}
+    started, up = server.started(at), server.up(at)
+    settings = {
+        "kv_role": _ROLE[server.pool],
+        "tensor_parallel": "1",
+        "data_parallel": str(server.ranks),
+    }
+    info = METRICS["leadline_instance_info"]
+    kinds: dict[tuple[tuple[str, str], ...], list[float]] = {}
+    for start in np.unique(started).tolist():
+        kinds.setdefault(tuple(setup(world, server, start).items()), []).append(start)
+    for kind, starts in kinds.items():
+        values = np.where(np.isin(started, starts) & up, 1.0, np.nan)
+        yield Row(info, labels | settings | dict(kind), values)
+    begun = METRICS["leadline_instance_start_time_seconds"]
+    yield Row(begun, labels, started + epoch)

@@ -15,6 +15,7 @@ from simulator import totals
 from simulator.flow import RESTORED, engines
 from simulator.grid import Grid
 from simulator.noise import FloatArray, keys, normal
+from simulator.own import setup
 from simulator.totals import FINISHED, MEANS, WINDOW, ratio
 from simulator.world import SIDES, Side
 
@@ -225,12 +226,17 @@ class Serving:
         for server, place in zip(self.grid.servers(), places, strict=True):
             started = server.started(self.grid.at)
             up = server.up(self.grid.at)
-            for number, start in enumerate(server.starts):
+            made: dict[tuple[str, ...], FloatArray] = {}
+            for start in server.starts:
                 here = up & (started == start)
                 if here.any():
-                    image = {"arguments": f"{number:08x}", "image": f"vllm:0.32.{number}"}
-                    values.append(np.where(here, start + self.grid.epoch, np.nan))
-                    labels.append(place | image | {"vllm_version": "0.32.0"})
+                    kind = tuple(setup(self.grid.world, server, start).values())
+                    before = made.get(kind, np.full(len(up), np.nan))
+                    made[kind] = np.where(here, start + self.grid.epoch, before)
+            for kind, value in made.items():
+                values.append(value)
+                named = zip(("image", "arguments", "vllm_version"), kind, strict=True)
+                labels.append(place | dict(named))
         return self.grid.panel("instance_start", np.array(values), labels)
 
     def server_mean(self, signal: str) -> Panel:
