@@ -84,7 +84,7 @@ MOST_NEW = 0.5  # of the newest bins: with more outside what was learned nothing
 
 @dataclass(frozen=True)
 class _Rise:
-    """Growth of one series, in logarithm."""
+    """Growth of one series, as a share of its level before it."""
 
     times: FloatArray  # of the window's buckets
     slope: float  # per second
@@ -102,7 +102,12 @@ class _Rise:
     @property
     def grown(self) -> float:
         """Growth so far, as a share."""
-        return math.expm1(self.slope * self.seen)
+        return self.slope * self.seen
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Return the 90 % interval of the slope."""
+        return self.slope - Z90 * self.slope_se, self.slope + Z90 * self.slope_se
 
 
 def find_creep(panels: Mapping[str, Panel], limits: LimitsLike, as_of: float) -> list[Finding]:
@@ -142,6 +147,8 @@ def _one(
     if bins is None or len(bins.times) < BUCKETS:
         return None
     rest = same_load(bins, anew)
+    usual = np.median(rest[np.isfinite(rest)]) if np.isfinite(rest).any() else 0.0
+    rest = np.expm1(rest - usual)  # what grows in a straight line bends in its logarithm
     if not bins.names:
         rise = _rise(bins, rest)
         return None if rise is None else _finding(panel, row, bins, rise, limits, "unknown")
@@ -245,7 +252,16 @@ def _fresh(bins: Bins, rest: FloatArray) -> _Rise | None:
         times, found.slope, found.slope_se, end - found.onset * bins.step, found.against_step,
         found.against_filling, seconds,
     )  # fmt: skip
+    rise = _of_level(bins, rest, rise)
     return rise if _worth(bins, rest, rise) else None
+
+
+def _of_level(bins: Bins, rest: FloatArray, rise: _Rise) -> _Rise:
+    """Return *rise* as a share of the level before it, where *rest* is one of the usual level."""
+    newest = np.isfinite(rest) & (bins.times > bins.times[-1] - NEWEST)
+    now = float(np.median(rest[newest])) if newest.any() else 0.0
+    level = max(1 + now - rise.slope * rise.seen, 0.1)
+    return replace(rise, slope=rise.slope / level, slope_se=rise.slope_se / level)
 
 
 def _window(bins: Bins, rest: FloatArray, width: int) -> _Rise | None:
@@ -274,9 +290,10 @@ def _window(bins: Bins, rest: FloatArray, width: int) -> _Rise | None:
         return None
     times = bins.times[-1] + bins.step / 2 - seconds * (np.arange(BUCKETS)[::-1] + 0.5)
     onset = float(times[0]) + (float(result.onset[0]) * BUCKETS - 0.5) * seconds
-    return _Rise(
+    rise = _Rise(
         times, slope / seconds, error / seconds, onset, standing, warming, BUCKETS * seconds
     )
+    return _of_level(bins, rest, rise)
 
 
 def _worth(bins: Bins, rest: FloatArray, rise: _Rise) -> bool:
@@ -289,7 +306,7 @@ def _worth(bins: Bins, rest: FloatArray, rise: _Rise) -> bool:
     if not newest.any():
         return False
     now = float(np.median(rest[newest]))
-    if before.any() and now - float(np.median(rest[before])) < 0.75 * math.log1p(WORTH):
+    if before.any() and now - float(np.median(rest[before])) < 0.75 * WORTH:
         return False
     return _higher(bins, rest, rise)
 
@@ -358,12 +375,12 @@ def _finding(
     """Return the finding about growth at the same load."""
     labels, signal = dict(panel.labels[row]), panel.signal
     limit = limits.limit(signal, labels)
-    low, high = (rise.slope + sign * Z90 * rise.slope_se for sign in (-1, 1))
+    speed, (low, high) = rise.slope, rise.ends
     base, usual = _base(bins, rise)
     told = rise.window >= SHORTEST_SEASON or bins.times[-1] - bins.times[0] >= SHORTEST_SEASON
     sure = verdict == "drift" and (told or rise.seen >= SEASON_SEEN)
     state: State = "firing" if sure else "watch"
-    lefts = [_left(bins, base, rise, slope, limit) for slope in (rise.slope, high, low)]
+    lefts = [_left(bins, base, rise, slope, limit) for slope in (speed, high, low)]
     finding = Finding(
         id=finding_id(NAME, signal, labels, 0.0),
         kind="creep",
@@ -373,7 +390,7 @@ def _finding(
         labels=labels,
         as_of=float(panel.times[-1]),
         since=rise.onset,
-        effect=rise.slope * usual * 3600,
+        effect=speed * usual * 3600,
         effect_low=low * usual * 3600,
         effect_high=high * usual * 3600,
         effect_unit=f"{CATALOGUE[signal].unit}/hour",
@@ -411,7 +428,7 @@ def _left(
     last = (ago < DAY) & np.isfinite(base)
     usual, ago = base[last], ago[last]
     smooth = np.convolve(np.pad(usual, 1, mode="edge"), np.ones(3) / 3, mode="valid")
-    so_far = rise.slope * rise.seen
+    so_far = rise.grown
     if smooth[-1] * (1 + so_far) >= limit:
         return None  # met already: the rule for a broken service level tells that
     needed = (limit / smooth - 1 - so_far) / slope
@@ -447,7 +464,7 @@ def _evidence(bins: Bins, rise: _Rise, usual: float) -> dict[str, object]:
 
 def _cause(signal: str, labels: Labels, bins: Bins, rise: _Rise) -> str:
     """Return one sentence for the page."""
-    by = math.expm1(rise.slope * 3600)
+    by = rise.slope * 3600
     loads = "the same load" if bins.names else "a load that nobody knows: it may be the traffic"
     return (
         f"{CATALOGUE[signal].title} of {where(labels)} has grown by {rise.grown:.0%} in "

@@ -34,10 +34,12 @@ NAME = "rollout"
 SIGNALS: tuple[str, ...] = ("instance_start",)
 TOLD = 3 * DAY  # seconds for which a rollout is news
 COLD = 1800.0  # seconds after the last start that are no plateau yet
-BEFORE, AFTER = 3 * DAY, DAY  # seconds looked at
+BEFORE, AFTER = 3 * DAY, DAY / 2  # seconds looked at
+AT_ONCE = 3 * 3600.0  # after it: what comes later is not the rollout's
 LEAST_BEFORE, LEAST_AFTER = 3 * 3600.0, 3600.0
 WORTH = 0.03  # smallest effect
 PLACEBO = 0.9  # of the placebos lie below what is worth a word
+HALF = 0.5  # of the effect must be there at once
 BATCHES = 6
 COMMON = 0.5  # of what is known after lies at loads that were known before
 TICKET = 0.10  # an effect that is more than a note
@@ -152,6 +154,12 @@ def _effect(bins: Bins, newest: Rollout, since: float) -> _Effect | None:
     rest = bins.log - explained(bins, step[:, None])
     a, b = rest[before], rest[after]
     size = float(np.median(b) - np.median(a))
+    soon = rest[after & (bins.times <= newest.end + COLD + AT_ONCE)]
+    if (
+        len(soon) * bins.step < LEAST_AFTER
+        or not size * (np.median(soon) - np.median(a)) >= HALF * size**2
+    ):
+        return None
     placebos = _placebos(a, min(len(b), len(a) // 3))
     spread = float(np.sqrt(np.mean(placebos**2))) if len(placebos) else 0.0
     error = math.hypot(_error(a), _error(b))
@@ -230,7 +238,7 @@ def _cause(
 
 def _with_cold(finding: Finding, cold: ColdStart | None) -> Finding:
     """Return *finding* with the minutes until servers answered, and until they were warm."""
-    if cold is None:
+    if cold is None or cold.slowest < 1.0:
         return finding
     more = {"cold_start_minutes": cold.minutes, "slowest_cold_start_minutes": cold.slowest}
     text = (
