@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
 from pydantic import (
     BaseModel,
     Field,
@@ -20,6 +19,7 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
+from catalog import yaml_text
 from catalog.address import printable, shown
 from catalog.config_targets import Kubernetes, Pods, Target
 from catalog.config_words import Log, Probe
@@ -39,11 +39,6 @@ DEFAULT_SLA: Final = {"ttft_user_mean": 2.5, "tpot_mean": 0.020}
 
 class ConfigError(Exception):
     """The configuration can't be used; the message is one line with the remedy."""
-
-
-# What PyYAML raises for text that it can't read, its own errors aside: `!!int x`, `!!timestamp x`,
-# a month 13, lists in lists in lists.
-_UNREADABLE: Final = (ValueError, LookupError, AttributeError, TypeError, RecursionError)
 
 
 class Exporter(_Model):
@@ -211,12 +206,9 @@ def _yaml(text: bytes | str, source: str) -> Any:
         ConfigError: One line that names *source*.
     """
     try:
-        return yaml.safe_load(text)
-    except RecursionError:
-        reason = "too many levels of brackets or keys"
-    except (yaml.YAMLError, *_UNREADABLE) as error:
-        reason = printable(" ".join(str(error).split()))
-    raise ConfigError(f"{source}: no valid YAML: {reason}")
+        return yaml_text.read(text)
+    except yaml_text.YamlError as error:
+        raise ConfigError(f"{source}: no valid YAML: {error}") from None
 
 
 def _from_environ(environ: Mapping[str, str]) -> list[tuple[str, tuple[str, ...], Any]]:

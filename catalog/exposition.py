@@ -154,8 +154,27 @@ def exemplar(text: str) -> str:
     return f"{{{pairs}}} {value}" + (f" {instant}" if instant else "")
 
 
+def head(page: bytes, lines: int) -> tuple[bytes, int]:
+    """Return the first *lines* lines of a page, and how many there are beside them.
+
+    What is beyond is never decoded: of 64 MiB that alone would take several times as much.
+    """
+    count = page.count(b"\n")
+    if count < lines or (count == lines and page.endswith(b"\n")):
+        return page, 0
+    at = 0
+    for _ in range(lines):
+        at = page.index(b"\n", at) + 1
+    return page[:at], count - lines + (not page.endswith(b"\n"))
+
+
 def escape(value: str) -> str:
-    """Return a label value as it is written between quotes."""
+    """Return a label value as it is written between quotes; what no page may hold is replaced.
+
+    A name from a file or the kernel may be no text: it must not cost the page.
+    """
+    if _UNFIT.search(value):
+        value = _UNFIT.sub("\ufffd", value)
     return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 

@@ -33,6 +33,7 @@ from catalog.exposition import (
     Reason,
     escape,
     exemplar,
+    head,
     normal_escapes,
     parse_line,
     series,
@@ -190,11 +191,12 @@ class Splicer:
 
     def _split(self, page: bytes) -> tuple[list[str], Counter[Reason]]:
         dropped: Counter[Reason] = Counter()
-        lines = page.decode("utf-8", "surrogateescape").split("\n", self._max_lines)
+        page, beyond = head(page, self._max_lines)
+        if beyond:
+            dropped["limit"] += beyond
+        lines = page.decode("utf-8", "surrogateescape").split("\n")
         rest = lines.pop()
-        if len(lines) == self._max_lines and rest:
-            dropped["limit"] += rest.count("\n") + (not rest.endswith("\n"))
-        elif rest.strip(" \t") and not rest.startswith("# EOF"):
+        if rest.strip(" \t") and not rest.startswith("# EOF"):
             dropped["truncated"] += 1
         return lines, dropped
 
@@ -311,7 +313,9 @@ class Splicer:
                 blocks.append(Block(family.name, family.type, family.help, text, count, exemplars))
                 samples += count
                 family.lines, family.exemplars = [], []
-        if len(self._slots) > 2 * samples + 64:
+        # A series may be known by its labels alone, a family by a name that never comes again.
+        known = max(len(self._slots), len(self._by_series), len(self._families))
+        if known > 2 * samples + 64:
             self._forget()
         return Page(blocks, dropped, samples)
 
@@ -320,6 +324,8 @@ class Splicer:
         now = self._scrape
         self._slots = {k: slot for k, slot in self._slots.items() if slot.scrape == now}
         self._by_series = {k: slot for k, slot in self._by_series.items() if slot.scrape == now}
+        used = [slot.family for slot in self._by_series.values() if slot.family is not None]
+        self._families = {family.name: family for family in used}
 
 
 def _check_part(name: str, family: _Family, labels: Mapping[str, str]) -> None:

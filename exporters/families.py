@@ -13,6 +13,7 @@ from typing import Final
 from prometheus_client.core import Metric
 from prometheus_client.utils import floatToGoString
 
+from catalog.exposition import escape
 from catalog.own import OWN
 
 _BY_NAME: Final = {metric.name: metric for metric in OWN}
@@ -81,5 +82,4 @@ def _quoted(text: str) -> str:
 @lru_cache(maxsize=8192)
 def _pair(label: str, value: str) -> str:
     """Return a label as it is written; the same few come at each scrape."""
-    escaped = _quoted(value.replace("\\", r"\\").replace("\n", r"\n"))
-    return f'{label}="{escaped}"'
+    return f'{label}="{escape(value)}"'

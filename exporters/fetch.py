@@ -186,14 +186,17 @@ def _body(response: http.client.HTTPResponse, limit: int) -> bytes:
     packed = response.getheader("Content-Encoding", "").lower() == "gzip"
     unpacker = zlib.decompressobj(_GZIP)
     parts: list[bytes] = []
-    size = 0
+    size = taken = 0
     while chunk := response.read1(CHUNK):
         # One byte more than allowed is enough to know, and all that a gzip bomb gets to unpack.
         piece = unpacker.decompress(chunk, limit - size + 1) if packed else chunk
         size += len(piece)
-        if size > limit:
+        taken += len(chunk)
+        if max(size, taken) > limit:
             raise too_large
         parts.append(piece)
-    if response.length or (packed and not unpacker.eof):
+        if unpacker.eof:
+            break  # zlib would keep whatever follows
+    if not unpacker.eof and (response.length or packed):
         raise FetchError("the answer ended early")
     return b"".join(parts)

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
+from catalog import yaml_text
 from catalog.address import http_address, printable, shown
 from catalog.config_targets import known_kind, known_pool
 from exporters.wanted import Wanted
@@ -24,8 +23,7 @@ MAX_BYTES: Final = 4 << 20
 MAX_FILES: Final = 100
 MAX_TARGETS: Final = 10_000
 _LABELS: Final = ("pool", "deployment", "namespace", "model_name", "server", "node", "kind")
-_UNREADABLE: Final = (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError,
-                      RecursionError)  # fmt: skip
+_UNREADABLE: Final = (ValueError, LookupError, AttributeError, TypeError, RecursionError)
 
 
 @dataclass
@@ -86,11 +84,10 @@ def parse(path: str, text: bytes) -> tuple[Wanted, ...]:
 
     Raises:
         ValueError: One line that says what is wrong.
-        yaml.YAMLError: It is no YAML.
     """
     if len(text) > MAX_BYTES:
         raise ValueError(f"larger than {MAX_BYTES >> 20} MiB")
-    read = json.loads(text) if path.endswith(".json") else yaml.safe_load(text)
+    read = json.loads(text) if path.endswith(".json") else yaml_text.read(text)
     if read is None:
         return ()
     if not isinstance(read, list):
@@ -107,11 +104,11 @@ def _group(path: str, number: int, group: Any) -> list[Wanted]:
     labels = group.get("labels") or {}
     if not isinstance(labels, Mapping):
         raise ValueError(f"group {number}: labels are no mapping")
-    told: dict[str, Any] = {n: str(labels[n]) for n in _LABELS if labels.get(n)}
+    told: dict[str, Any] = {n: _word(number, n, labels[n]) for n in _LABELS if labels.get(n)}
     known_pool(told.get("pool", ""))
     known_kind(told.get("kind", "vllm"))
-    scheme = str(labels.get("__scheme__", "http"))
-    page = str(labels.get("__metrics_path__", "/metrics"))
+    scheme = _word(number, "__scheme__", labels.get("__scheme__", "http"))
+    page = _word(number, "__metrics_path__", labels.get("__metrics_path__", "/metrics"))
     if not page.startswith("/"):
         raise ValueError(f"group {number}: __metrics_path__ {shown(page)} is no path")
     whole = []
@@ -121,3 +118,14 @@ def _group(path: str, number: int, group: Any) -> list[Wanted]:
         url = http_address(f"{scheme}://{target}{page}", "host:port")
         whole.append(Wanted(url, f"{path}: group {number}", **told))
     return whole
+
+
+def _word(number: int, name: str, value: Any) -> str:
+    """Return a label's value as text; a list or mapping is none.
+
+    Raises:
+        ValueError: It is none.
+    """
+    if isinstance(value, list | Mapping):
+        raise ValueError(f"group {number}: label {name} is no text")
+    return str(value)

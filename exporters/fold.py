@@ -13,9 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from catalog.exposition import BadLine, parse_line, series
+from catalog.exposition import BadLine, head, parse_line, series
 
 MAX_VALUES: Final = 100
+MAX_LINES: Final = 400_000
 OTHER: Final = "other"
 
 
@@ -41,18 +42,21 @@ class Folder:
     Attributes:
         bounds: As its kind of page needs.
         folded: Series of the last page that were changed, by label.
+        beyond: Lines of the last page that were more than it may have, and were not read.
     """
 
     bounds: Bounds
     folded: Counter[str] = field(default_factory=Counter)
+    beyond: int = 0
     _kept: dict[str, set[str]] = field(default_factory=dict)
 
     def fold(self, page: bytes) -> bytes:
         """Return the page with bounded labels."""
-        self.folded = Counter()
+        self.folded, self.beyond = Counter(), 0
         marks = [f'{name}="'.encode() for name in self.bounds.dropped | self.bounds.capped]
         if not any(mark in page for mark in marks):
             return page
+        page, self.beyond = head(page, MAX_LINES)
         kinds: dict[str, str] = {}
         lines: list[str] = []
         sums: dict[str, tuple[int, float]] = {}

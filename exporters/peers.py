@@ -78,6 +78,8 @@ class Peers:
         text = self._fetch(peer.url, timeout, int(exporter.max_page))
         known = self._known[peer.server]
         page = known.splicer.splice(known.folder.fold(text))
+        if known.folder.beyond:
+            page.dropped["limit"] += known.folder.beyond
         families = _families(peer, up=1)
         for label, count in sorted(known.folder.folded.items()):
             where = {"server": peer.server, "label": label}

@@ -10,14 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
-import yaml
-
+from catalog import yaml_text
 from exporters import rooted
 
 MAX_BYTES: Final = 1 << 18
-MAX_ALIASES: Final = 64
-_UNREADABLE: Final = (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError,
-                      RecursionError)  # fmt: skip
 
 
 def words(process: Path, path: str) -> list[str] | None:
@@ -30,12 +26,10 @@ def words(process: Path, path: str) -> list[str] | None:
         if not where.is_absolute():
             where = PurePosixPath(str((process / "cwd").readlink())) / where
         text = rooted.read(process / "root", where, MAX_BYTES)
-        if text.count(b"*") > MAX_ALIASES and text.count(b"&"):
-            return None  # aliases of aliases grow without end
-        read = yaml.safe_load(text)
-    except (OSError, *_UNREADABLE):
+        read = yaml_text.read(text)
+        return _arguments(read) if isinstance(read, dict) else None
+    except (OSError, ValueError, TypeError, RecursionError):  # also a key that JSON has no word for
         return None
-    return _arguments(read) if isinstance(read, dict) else None
 
 
 def _arguments(read: Mapping[Any, Any]) -> list[str]:

@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
 
+from catalog import yaml_text
 from catalog.address import printable
 from catalog.config import ConfigError
 from catalog.signals import unknown
@@ -191,13 +191,10 @@ def _mapping(path: Path) -> Mapping[str, Any]:
     if len(content) > MAX_BYTES:
         raise ConfigError(f"{path}: larger than 1 MiB, no web configuration")
     try:
-        raw = yaml.safe_load(content)
-    except yaml.MarkedYAMLError as error:
-        # The parser's own words would quote the line, and with it a secret.
-        where = f" (line {error.problem_mark.line + 1})" if error.problem_mark else ""
+        raw = yaml_text.read(content)
+    except yaml_text.YamlError as error:
+        where = f" (line {error.line})" if error.line else ""
         raise ConfigError(f"{path}: no valid YAML{where}") from None
-    except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, RecursionError):
-        raise ConfigError(f"{path}: no valid YAML") from None
     if raw is not None and not isinstance(raw, Mapping):
         raise ConfigError(f"{path}: must be a mapping of keys, not {type(raw).__name__}")
     return raw or {}

@@ -17,7 +17,7 @@ from exporters.families import Families
 NAMES = [sample for metric in OWN for sample in metric.exposed]
 LABELS = st.dictionaries(
     st.sampled_from(["node", "gpu", "server", "le", "reason"]),
-    st.text(st.characters(exclude_categories=("Cs",)), max_size=12),
+    st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=12),
     max_size=4,
 )
 SAMPLES = st.lists(st.tuples(st.sampled_from(NAMES), LABELS, st.floats()), max_size=30)
