@@ -21,6 +21,7 @@ from catalog.address import bare_url, printable
 from catalog.config import Config
 from catalog.pages import combine
 from exporters import container, host, infiniband, numa
+from exporters.announce import Announcer
 from exporters.answer import Answer
 from exporters.discovery import Discovery, Found
 from exporters.families import Families
@@ -123,6 +124,7 @@ class Exporter:
         self._running: dict[Key, Future[_Outcome]] = {}
         self._dropped: dict[str, Counter[str]] = {}
         self._said: dict[Key, str] = {}
+        self._announcer = Announcer()
         self._lock = threading.Lock()
         self._flight: Future[Answer] | None = None
         self.ready = False
@@ -163,9 +165,13 @@ class Exporter:
         limit = self._config.exporter.deadline
         deadline = self._clock() + (limit if seconds is None else min(limit, seconds))
         found, outcomes = self._discover(deadline)
-        self.ready = self.ready or not outcomes[DISCOVERY, ""].problem
+        looked = not outcomes[DISCOVERY, ""].problem
+        self.ready = self.ready or looked
         named = self._sources.wanted()
         listed, problems = instances(self._config, found, self._addresses(named), named)
+        # Who looks for no server has nothing to say of none.
+        if looked and (listed or self._config.exporter.discover):
+            self._announcer.tell(listed)
         if problems:
             outcomes[DISCOVERY, ""] = outcomes[DISCOVERY, ""]._replace(problem="; ".join(problems))
         look = Look(

@@ -6,6 +6,7 @@ our side of the wire is the real thing.
 """
 
 import json
+import logging
 import ssl
 import threading
 from collections.abc import Callable, Iterator
@@ -51,6 +52,30 @@ def read(exporter: Exporter) -> Page:
 def servers(page: Page) -> list[str]:
     """Return the servers that a page has."""
     return sorted(labels["server"] for labels in page.get("a", []))
+
+
+def test_the_log_says_which_servers_are_read(
+    tmp_path: Path, config: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once, and again when they change; without a server it says where to name one."""
+    caplog.set_level(logging.INFO)
+    file = tmp_path / "a.yml"
+    file.write_text("[]")
+    made = config(file_sd=[str(file)], discover=True, proc=str(tmp_path))
+    exporter = Exporter(made, fetcher=pages)
+    for text in ("[]", "- targets: ['10.0.0.1:80']\n  labels: {deployment: glm, pool: decode}\n",
+                 "- targets: ['10.0.0.1:80']\n"):  # fmt: skip
+        file.write_text(text)
+        read(exporter)
+        read(exporter)
+    said = [m for m in caplog.messages if m.startswith(("no vLLM", "reading", "servers of"))]
+    assert [message.partition(":")[0] for message in said[::3]] == [
+        "no vLLM server found in the process table, and none named",
+        "servers of an unknown pool are not judged",
+    ]
+    assert said[1:3] == [
+        "reading 10.0.0.1:80 (decode of glm)", "reading 10.0.0.1:80 (unknown)"
+    ]  # fmt: skip
 
 
 def test_files_of_targets_are_followed(
