@@ -26,7 +26,7 @@ MARK: Final = "X-Leadline-Probe"
 
 
 class Exchange:
-    """A request and its answer; `code` is the class of its status, `none` before there is one.
+    """A request and its answer; `code` is the class of its `status`, `none` before there is one.
 
     Args:
         url: Base of the API.
@@ -44,6 +44,7 @@ class Exchange:
     ) -> None:
         parts = urlsplit(url)
         self.code = "none"
+        self.status = 0
         self._path = f"{parts.path.rstrip('/')}/completions"
         self._clock = clock
         self._deadline = clock() + seconds
@@ -90,6 +91,7 @@ class Exchange:
         }  # fmt: skip
         self._connection.request("POST", self._path, json.dumps(body).encode(), sent)
         response = self._connection.getresponse()
+        self.status = response.status
         self.code = f"{response.status // 100}xx" if 100 <= response.status < 600 else "other"
         if response.status != http.client.OK:
             raise ProbeError("redirect" if self.code == "3xx" else f"http_{self.code}")

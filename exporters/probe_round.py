@@ -33,23 +33,28 @@ class Outcome:
         probe: Which one.
         reason: Why it failed; empty: it did not.
         code: Class of the HTTP status.
+        status: The HTTP status itself, for a person; 0 before there is one.
         ttft: Seconds to the first text.
         tpot: Mean seconds per output token after the first; None where the tokens are not told.
         gaps: Seconds between pieces of text.
         duration: Seconds of all of it.
         usage: Tokens of prompt and answer, where they are told.
         right: Whether the answer was right; None for a latency probe or a failed one.
+        asked, got: The right answer and the one that came, for a person.
     """
 
     probe: Kind
     reason: str = ""
     code: str = "none"
+    status: int = 0
     ttft: float | None = None
     tpot: float | None = None
     gaps: list[float] = field(default_factory=list)
     duration: float = 0.0
     usage: tuple[int, int] | None = None
     right: bool | None = None
+    asked: str = ""
+    got: str = ""
 
 
 class Prober:
@@ -88,6 +93,7 @@ class Prober:
         outcome, text = self._send("answer", body)
         if not outcome.reason:
             outcome.right = is_right(text, asked.right)
+            outcome.asked, outcome.got = asked.right, text
         return outcome
 
     def _send(self, kind: Kind, body: Mapping[str, Any]) -> tuple[Outcome, str]:
@@ -111,7 +117,8 @@ class Prober:
             outcome.reason = error.reason
         except (OSError, ValueError):
             outcome.reason = "setup"
-        outcome.code = exchange.code if exchange else "none"
+        if exchange:
+            outcome.code, outcome.status = exchange.code, exchange.status
         outcome.duration = self._clock() - begun
         if not outcome.reason:
             reading.tell(outcome, begun)

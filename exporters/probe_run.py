@@ -9,6 +9,15 @@ from exporters.probe import one_round
 from exporters.probe_round import Outcome, Prober
 
 NOT_WELL: Final = 1
+_SHOWN: Final = 40
+_HINTS: Final = {
+    400: "does the server know --constrain?",
+    401: "is there a key? --api-key-file or LEADLINE_PROBE_API_KEY",
+    403: "may this key ask for the model?",
+    404: "does the gateway know --model, and does --url end where /completions follows?",
+    422: "does the server know --constrain?",
+}
+"""What to look at first, by status."""
 
 
 def once(config: Config) -> int:
@@ -29,10 +38,14 @@ def line(outcome: Outcome) -> str:
     """Return an outcome as one line for a person."""
     head = f"{outcome.probe}: "
     if outcome.reason:
-        return f"{head}failed ({outcome.reason}), HTTP {outcome.code}, {outcome.duration:.3f} s"
+        http = outcome.status or outcome.code
+        failed = f"{head}failed ({outcome.reason}), HTTP {http}, {outcome.duration:.3f} s"
+        hint = _HINTS.get(outcome.status)
+        return f"{failed}: {hint}" if hint else failed
     parts = [f"HTTP {outcome.code}", f"{outcome.duration:.3f} s"]
     if outcome.right is not None:
-        parts.insert(0, "right" if outcome.right else "WRONG")
+        wrong = f"WRONG (expected {outcome.asked!r}, got {outcome.got[:_SHOWN]!r})"
+        parts.insert(0, "right" if outcome.right else wrong)
     if outcome.ttft is not None:
         parts.append(f"TTFT {outcome.ttft:.3f} s")
     if outcome.probe == "latency":
