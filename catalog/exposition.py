@@ -15,6 +15,8 @@ from typing import Final, Literal, NamedTuple
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 END: Final = "# EOF\n"
+LONGEST_LINE: Final = 1 << 16
+"""Characters of a line that is read: matching one of megabytes would hold up every other thread."""
 LONGEST_EXEMPLAR: Final = 128
 """Characters that names and values of an exemplar's labels may have together, by OpenMetrics."""
 
@@ -28,7 +30,8 @@ Reason = Literal[
 bucket without a number; `value`: no float as
 Go reads it; `encoding`: not UTF-8, or a NUL; `type`: no type, or a sample its family cannot have;
 `duplicate`: the series was there already; `conflict`: another server's family of that name has
-another shape; `truncated`: no line feed at the end; `limit`: more lines than a page may have;
+another shape; `truncated`: no line feed at the end; `limit`: more lines than a page may have, or a
+line that is too long;
 `reserved`: a name that only this exporter, our rules or Prometheus itself writes.
 """
 
@@ -111,6 +114,8 @@ def parse_line(line: str) -> Sample:
     Raises:
         BadLine: Prometheus would refuse the line, and with it the page.
     """
+    if len(line) > LONGEST_LINE:
+        raise BadLine("limit")
     match = _LINE.fullmatch(line)
     if _UNFIT.search(line):
         raise BadLine("encoding")

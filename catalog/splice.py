@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from catalog.exposition import (
+    LONGEST_LINE,
     NAME,
     SHORT,
     BadLine,
@@ -207,6 +208,9 @@ class Splicer:
         types: dict[str, str] = {}
         helps: dict[str, str] = {}
         for line in headers:
+            if len(line) > LONGEST_LINE:
+                self._bad_headers["limit"] += 1
+                continue
             match = _HEADER.fullmatch(line)
             if match is None:
                 self._bad_headers["syntax"] += _CLAIMS_HEADER.match(line) is not None
