@@ -75,6 +75,8 @@ def silent(panel: Panel, as_of: float) -> Panel:
     in life they are all there, and nothing is left to look at.
     """
     lately = np.isfinite(panel.values[:, -3 * FEWEST :])
+    if panel.trials is not None:
+        lately &= panel.trials[:, -3 * FEWEST :] > 0
     fine = lately[:, -STALE_STEPS:].any(axis=1) & (lately.sum(axis=1) >= FEWEST)
     if not len(panel.times) or as_of - panel.times[-1] > 2 * panel.step:
         return panel

@@ -11,7 +11,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from catalog.panel import Panel
-from detectors.drift import creep, rollout, rollout_cold, straggler
+from detectors.drift import (
+    creep,
+    falling,
+    falling_mix,
+    falling_rules,
+    rollout,
+    rollout_cold,
+    straggler,
+)
 from detectors.drift.context import (
     PAGE_BELOW,
     TICKET_BELOW,
@@ -21,7 +29,6 @@ from detectors.drift.context import (
     believable,
 )
 from detectors.drift.coverage import silent, unknown_findings
-from detectors.drift.falling import find_falling
 from detectors.drift.forecast import SIGNALS as FORECAST
 from detectors.drift.forecast import find_forecasts
 from detectors.drift.leak import SEEN_SHARE, find_leaks
@@ -32,7 +39,7 @@ __all__ = ["DETECTORS", "NEEDED", "SIGNALS", "Limits", "LimitsLike", "graded", "
 # Adding a detector touches its own file, its test and one line here.
 DETECTORS: dict[str, Detector] = {
     "leak": find_leaks,
-    "falling": find_falling,
+    "falling": falling.find_falling,
     "forecast": find_forecasts,
     "creep": creep.find_creep,
     "rollout": rollout.find_rollouts,
@@ -41,14 +48,14 @@ DETECTORS: dict[str, Detector] = {
 # The signals that each detector judges: the first that is there, or each one that has a limit.
 SIGNALS: dict[str, tuple[str, ...]] = {
     "leak": ("host_anon_swap", "host_rss"),
-    "falling": ("acceptance_ratio",),
+    "falling": falling.SIGNALS,
     "forecast": FORECAST,
     "creep": creep.SIGNALS,
     "rollout": rollout.SIGNALS,
     "straggler": straggler.SIGNALS,
 }
 TOWARDS_LIMIT = ("forecast",)  # detectors that judge each series with a limit, of all their signals
-EACH = ("creep", "rollout", "straggler")  # detectors that judge every one of their signals
+EACH = ("falling", "creep", "rollout", "straggler")  # detectors that judge all their signals
 # What tells the time to a memory limit.
 MEMORY: tuple[str, ...] = (
     "container_working_set",
@@ -56,7 +63,9 @@ MEMORY: tuple[str, ...] = (
     "host_memory_total",
     "host_memory_used",
 )
-BESIDE: tuple[str, ...] = (*creep.LOADS, *rollout_cold.SIGNALS, "gpu_utilization")
+BESIDE: tuple[str, ...] = (
+    *creep.LOADS, *rollout_cold.SIGNALS, "gpu_utilization", *falling_mix.SIGNALS,
+)  # fmt: skip
 """Loads and what tells of a start."""
 NEEDED: tuple[str, ...] = tuple(
     dict.fromkeys((*(name for names in SIGNALS.values() for name in names), *MEMORY, *BESIDE))
@@ -103,6 +112,8 @@ def read(detector: str, panels: Mapping[str, Panel], limits: LimitsLike) -> list
     if detector == "creep":  # without any load nothing is known to be at the same one
         loads = any(name in panels for name in creep.LOADS)
         return [panel for panel in there if loads or panel.load is not None]
+    if detector == "falling":
+        return [falling.judged(panel, falling_rules.RULES[panel.signal]) for panel in there]
     if detector in EACH:
         return there
     if detector not in TOWARDS_LIMIT:
