@@ -16,6 +16,8 @@ BENCHES: dict[str, tuple[str, str]] = {
     "processes": ("benchmarks.processes", "cost of a host with 2,000 processes, beside a peer"),
     "table": ("benchmarks.table", "cost of reading a week of 1,000 series from a file"),
     "detect": ("benchmarks.detect", "cost of judging 1,000 series x 7 days; quality with --data"),
+    "detect-compare": ("benchmarks.detect_compare", "how early and how quiet, beside peers"),
+    "calibrate": ("benchmarks.calibrate", "the event simulation beside published tables"),
     "simulate": ("benchmarks.simulate", "cost of simulating a week of 24 GPUs as tables"),
     "demo": ("benchmarks.demo", "time from the demo's start to its page"),
     "overhead": ("benchmarks.live.overhead", "what scraping costs a real vLLM pair (minutes)"),
@@ -36,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     unknown = [name for name in names if name not in BENCHES]
     if unknown or "-h" in words or "--help" in words:
         for name, (_, text) in BENCHES.items():
-            print(f"{name:10} {text}")
+            print(f"{name:14} {text}")
         if unknown:
             print(f"no bench is called {unknown[0]!r}", file=sys.stderr)
         return 2 if unknown else 0
