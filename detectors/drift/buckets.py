@@ -1,4 +1,4 @@
-"""From raw points to a few dozen buckets: low envelopes over windows that end now.
+"""From raw points to a few dozen buckets: low envelopes over windows that end about now.
 
 The low envelope (first quartile of a bucket) is what a garbage collector leaves behind: it follows
 a rising floor under a sawtooth, and a spike does not touch it.
@@ -18,6 +18,8 @@ IntArray = npt.NDArray[np.intp]
 BoolArray = npt.NDArray[np.bool_]
 
 BUCKETS = 64
+AGO = BUCKETS // 8  # buckets back to where a window is looked at again
+COARSE = 8  # points: wider buckets are made of buckets of this many
 FEWEST = 32  # fewer points than this are not judged
 QUANTILE = 0.25
 MOST_MISSING = 1 / 3  # of the buckets of a window
@@ -27,11 +29,24 @@ RESTART_SHARE = 0.5  # without start times, memory that falls below this share i
 
 @dataclass(frozen=True)
 class Windows:
-    """One window length, for all series: buckets that end at the last point."""
+    """Buckets of one width for all series, the newest last.
 
-    width: int  # points a bucket
-    values: FloatArray  # (s, K), filled
-    usable: BoolArray  # (s,)
+    Buckets lie on one grid for all time, so that they never change once they are over, and a window
+    ends with the last one that is: between two ends of buckets its judgement stays the same.
+
+    Attributes:
+        width: Points a bucket.
+        low: (s, 64), low envelopes; NaN where empty or before the first point.
+        values: The same, filled.
+        usable: (s,) whether few enough of all 64 were filled.
+        behind: Points after the last bucket.
+    """
+
+    width: int
+    low: FloatArray
+    values: FloatArray
+    usable: BoolArray
+    behind: int
 
 
 def envelope(values: FloatArray, width: int, size: int = BUCKETS) -> FloatArray:
@@ -64,45 +79,117 @@ def fill(values: FloatArray) -> tuple[FloatArray, BoolArray]:
     return np.where(usable[:, None], filled, 0.0), usable
 
 
-def windows(values: FloatArray) -> list[Windows]:
-    """Return all windows of 64 buckets of 1, 2, 4, ... points that fit, shortest first."""
-    out = []
-    level = values
-    width, points = 1, 1  # points a bucket; points of *level* a bucket
-    while values.shape[1] >= BUCKETS * width:
-        filled, usable = fill(envelope(level, points))
-        out.append(Windows(width, filled, usable))
-        width, points = width * 2, points * 2
-        if points == 16:  # from here on a bucket is made of smaller envelopes
-            level = envelope(level, 8, level.shape[1] // 8)
-            points = 2
-    return out
+class Pyramid:
+    """Buckets of 1, 2, 4, ... points of all series, made once for any number of moments."""
+
+    def __init__(self, values: FloatArray, origin: int = 0, *, whole: bool = False) -> None:
+        """Make the buckets.
+
+        Args:
+            values: Shape (s, n).
+            origin: Number of the first point since the beginning of time, in steps.
+            whole: Whether earlier moments than the last will be asked for; else the narrowest
+                buckets are made for the last window only.
+        """
+        self.origin = origin
+        self._levels = {1: (origin, values)}
+        level, first, points = values, origin, 1
+        width = 2
+        while values.shape[1] >= BUCKETS // 2 * width:
+            columns = width // points
+            skip = -first % columns
+            count = (level.shape[1] - skip) // columns
+            kept = count if whole or width >= COARSE else min(count, BUCKETS + AGO)
+            low = envelope(level[:, : skip + columns * count], columns, kept)
+            self._levels[width] = ((first + skip) // columns + count - kept, low)
+            if columns == COARSE:  # from here on a bucket is made of smaller envelopes
+                level, (first, points) = low, (self._levels[width][0], width)
+            width *= 2
+
+    @property
+    def widths(self) -> list[int]:
+        """Points a bucket, of every width that half a window of them fits in."""
+        return list(self._levels)
+
+    def closed(self, width: int, end: int) -> int:
+        """Return the number of buckets that are over when *end* points are known."""
+        return (self.origin + end) // width - self._levels[width][0]
+
+    def end_of(self, width: int, closed: int) -> int:
+        """Return the number, since the beginning of time, of the point after the last bucket."""
+        return (self._levels[width][0] + closed) * width
+
+    def window(self, width: int, end: int) -> Windows:
+        """Return the last 64 buckets that are over when *end* points are known."""
+        level = self._levels[width][1]
+        count = self.closed(width, end)
+        low = level[:, max(0, count - BUCKETS) : count]
+        if low.shape[1] < BUCKETS:
+            low = np.pad(low, ((0, 0), (BUCKETS - low.shape[1], 0)), constant_values=np.nan)
+        filled, usable = fill(low)
+        return Windows(width, low, filled, usable, self.origin + end - self.end_of(width, count))
+
+    def last(self, row: int, width: int, end: int, size: int) -> FloatArray:
+        """Return the last *size* buckets of one series that are over when *end* points are known.
+
+        NaN where there are none, or none were made.
+        """
+        count = self.closed(width, end)
+        low = self._levels[width][1][row, max(0, count - size) : max(0, count)]
+        if len(low) < size:
+            low = np.pad(low, (size - len(low), 0), constant_values=np.nan)
+        return low
+
+    def behind(self, width: int, end: int) -> int:
+        """Return the points after the last bucket that is over when *end* points are known."""
+        return (self.origin + end) % width
+
+    def coarse(self, row: int, begin: int, end: int) -> FloatArray:
+        """Return the envelope in steps of `COARSE` of one series between two points.
+
+        Of a shorter history it is the points themselves.
+        """
+        width = COARSE if COARSE in self._levels else 1
+        first, level = self._levels[width]
+        last = (self.origin + end) // width - first
+        return level[row, max(0, -(-(self.origin + begin) // width) - first) : last]
+
+    @property
+    def coarse_width(self) -> int:
+        """Points a column of `coarse`."""
+        return COARSE if COARSE in self._levels else 1
 
 
 def segment_start(values: FloatArray, starts: FloatArray | None) -> int:
-    """Return the index at which the running incarnation of one series begins.
+    """Return the index at which the running incarnation of one series begins."""
+    return segments(values, starts)[-1]
+
+
+def segments(values: FloatArray, starts: FloatArray | None) -> list[int]:
+    """Return the indexes at which the incarnations of one series begin, the running one last.
 
     With start times, a change of more than a few seconds is a restart. Without, it is a fall
     below half that lasts (the next dozen points stay below 70 % of what was before).
     """
     seen = np.flatnonzero(np.isfinite(values))
     if not len(seen):
-        return len(values)
+        return [len(values)]
     first = int(seen[0])
-    if starts is not None:
-        known = np.flatnonzero(np.isfinite(starts))
+    known = np.flatnonzero(np.isfinite(starts)) if starts is not None else ()
+    if starts is not None and len(known):
         changed = np.flatnonzero(np.abs(np.diff(starts[known])) > 5.0)
-        return max(first, int(known[changed[-1] + 1])) if len(changed) else first
+        return [first, *(int(known[i + 1]) for i in changed if known[i + 1] > first)]
     y = values[seen]
     if len(y) < 8 or y.min() >= RESTART_SHARE * y.max():
-        return first
+        return [first]
     before = np.minimum.reduce([y[:-5], y[1:-4], y[2:-3]])  # three points before
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         after = np.maximum.reduce([y[3:-2], y[4:-1], y[5:]])  # three points after
     sudden = before - after > RESTART_DROP * y.max()  # the slope of a daily season is not
-    falls = np.flatnonzero((after < RESTART_SHARE * before) & sudden)
-    for i in falls[::-1]:
-        if y[i + 3 : i + 15].max() < 0.7 * before[i]:
-            return int(seen[i + 3])
-    return first
+    out = [first]
+    for i in np.flatnonzero((after < RESTART_SHARE * before) & sudden):
+        at = int(seen[i + 3])
+        if y[i + 3 : i + 15].max() < 0.7 * before[i] and at > out[-1] + 1:
+            out.append(at)
+    return out

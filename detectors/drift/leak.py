@@ -6,6 +6,7 @@ sawtooth, gaps. Each is a shape or a noise in `compete`, or a rule here.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -13,20 +14,30 @@ import numpy as np
 
 from catalog.panel import Labels, Panel
 from catalog.units import human, human_duration
+from detectors.drift.buckets import BUCKETS
 from detectors.drift.context import Z90, LimitsLike, where
-from detectors.drift.leak_limit import Breach, Slope, breach
+from detectors.drift.leak_limit import Breach, Slope, breach, by_tree
+from detectors.drift.leak_rate import level_now, rate
 from detectors.drift.leak_twins import per_load, unlike_peers
-from detectors.drift.leak_windows import Growth, grow, since
+from detectors.drift.leak_windows import AGAINST_STANDING, Growth, grow, since
 from detectors.finding import Finding, State, Verdict, finding_id
 
 NAME = "leak"
 # Margins in log-likelihood (nats). Chosen on seeded noise and on the even-numbered development
 # hosts only; `benchmarks/detect.py` reports the odd ones.
-AGAINST_STANDING = 6.5  # growth against noise and steps: below this there is nothing to say
 AGAINST_WARM_UP = 3.0  # growth against a filling that ends: below this it is a watch
 NEAR_BREACH = 1.0  # the same once growth was seen for as long as what is left
+REMEMBERED = -1.0  # the same where earlier incarnations grew alike to their ends
+ENOUGH = 2.0  # points (`_points`) on the average of two looks that make growth a leak
+LEAST = 1.0  # points of a window to be among those that tell the rate
+CALM = -1.0  # points of a look that shows nothing
+ENDED = 0.4  # growth that of late goes on at less than this share of its slope has ended
+HALF_SEEN = 0.5  # share of what is left that speaks neither for nor against
+NEARNESS = 1.3  # points for each e-fold of that share,
+FAR, NEAR = -3.0, 1.5  # between these
+MOST_MARGIN = 8.0  # points for the margin over fillings, at most
+ALIKE = 2.0  # slopes that differ by less than this factor
 VETO = 2.0  # a longer window that prefers a filling by this much overrules a shorter one
-STEADY = 3.0  # slope over its standard error
 MOST_OF_LIFE = 0.5  # a window over this share of the life needs no comparison with what was before
 EARLIER = 0.6  # a shorter one must outgrow what the same time brought before, by this much
 EXTRAPOLATE = 8.0  # growth is not believed for more than this many times what was seen of it
@@ -42,31 +53,63 @@ def find_leaks(panels: Mapping[str, Panel], limits: LimitsLike, as_of: float) ->
     if signal not in panels:
         return []
     known = {name: panel.until(as_of) for name, panel in panels.items()}
-    private = known[signal]
-    if len(private.times) < 2:
+    if len(known[signal].times) < 2:
         return []
+    return leaks_of(grow(known[signal]), known, signal, limits)
+
+
+def leaks_of(
+    growths: Mapping[int, Sequence[Growth]],
+    known: Mapping[str, Panel],
+    signal: str,
+    limits: LimitsLike,
+) -> list[Finding]:
+    """Return what the *growths* of the series of *signal* are.
+
+    Args:
+        growths: Row -> its windows, shortest first (`leak_windows.grow`).
+        known: All panels, as known at the moment of judgement.
+        signal: Private memory.
+        limits: Limits by flag or configuration.
+    """
+    private = known[signal]
+    trees = by_tree(private)
 
     def left_alone(growth: Growth) -> float:
-        alone = Slope(private.labels[growth.row], growth.slope, growth.slope_se)
-        return _left(growth, breach(alone.labels, known, private, [alone], limits))
+        alone = _slope(private, growth)
+        return _left(growth, breach(alone.labels, known, private, [alone], limits, trees))
 
-    judged = {row: _judge(private, row, found, left_alone) for row, found in grow(private).items()}
+    judged = {row: _judge(private, row, found, left_alone) for row, found in growths.items()}
     growing = {row: best for row, best in judged.items() if best is not None}
-    slopes = {
-        row: Slope(private.labels[row], g.slope, g.slope_se, g.noise)
-        for row, (g, _) in growing.items()
-    }
+    slopes = {row: _slope(private, growth) for row, (growth, _) in growing.items()}
     leaking = {row for row, (_, verdict) in growing.items() if verdict == "leak"}
     out = []
     for row, (growth, verdict) in sorted(growing.items()):
         # What warms up will stop: the place is used up by leaks, and by the process in question.
         together = [slopes[other] for other in sorted(leaking | {row})]
-        time_left = breach(private.labels[row], known, private, together, limits)
+        time_left = breach(private.labels[row], known, private, together, limits, trees)
         left = _left(growth, time_left)
         if time_left is not None and growth.slope < MINOR * time_left.steepest:
             left = left_alone(growth)
         out.append(_finding(private, row, growth, verdict, time_left, left))
     return out
+
+
+def _slope(panel: Panel, growth: Growth) -> Slope:
+    """Return the growth of one series for the sum over its place."""
+    level = level_now(panel, growth) if growth.level is None else growth.level
+    late = panel.values[growth.row, -BUCKETS:]
+    newest = late[np.isfinite(late)][-3:]
+    above = float(np.median(newest)) - level if len(newest) else 0.0
+    return Slope(panel.labels[growth.row], growth.slope, growth.slope_se, growth.noise, above)
+
+
+def _rated(panel: Panel, growth: Growth) -> Growth:
+    """Return a leak with the rate that all that was seen of it tells."""
+    told = rate(panel, growth)
+    return replace(
+        growth, slope=told.slope, slope_se=told.error, level=told.level, noise=told.noise
+    )
 
 
 def _left(growth: Growth, time_left: Breach | None) -> float:
@@ -78,27 +121,70 @@ def _judge(
     panel: Panel, row: int, found: Sequence[Growth], left: Callable[[Growth], float]
 ) -> tuple[Growth, Verdict] | None:
     """Return the window that shows growth best and what it is; None where nothing grows."""
-    real = [
-        g
-        for g in found
-        if g.against_standing >= AGAINST_STANDING and g.slope > STEADY * g.slope_se > 0
-    ]
+    past = [g for g in found if g.over and g.promising and g.against_warm_up >= 0]
+    found = [g for g in found if not g.over]
+    real = [replace(g, remembered=_remembered(g, past)) for g in found if g.promising]
     if not real:
         return None
-    clear = [
-        g
-        for g in real
-        if g.against_warm_up >= _margin(g, left(g)) and _novel(g) and not _vetoed(g, found)
-    ]
+    whole = [g for g in real if (g.still or _novel(g)) and not _vetoed(g, found)]
+    clear = _clear(whole, left)
     if clear:
         # The window that knows the rate best: the longest that its line still fits.
         surest = min(clear, key=lambda g: g.slope_se / g.slope)
-        return replace(surest, onset=since(surest, found)), "leak"
+        return _rated(panel, replace(surest, onset=since(surest, found))), "leak"
     best = max(real, key=lambda g: g.against_standing)
     apart = best.against_warm_up >= 0 and _novel(best) and not _vetoed(best, found)
     if apart and unlike_peers(panel, row, best):
-        return best, "leak"
+        return _rated(panel, best), "leak"
     return best, "warm_up"
+
+
+def _clear(growths: Sequence[Growth], left: Callable[[Growth], float]) -> list[Growth]:
+    """Return the windows that show growth which goes on; none unless they did so a while ago too.
+
+    One look at wandering memory can show anything; what goes on is seen at the next look as well.
+    A life too short for a second look must be clearer, and one whose predecessors grew alike need
+    not be.
+    """
+    young = [
+        g
+        for g in growths
+        if not g.repeated
+        and g.against_standing >= AGAINST_STANDING
+        and g.against_warm_up >= _margin(g, left(g))
+    ]
+    points = [(g, _points(g, left(g))) for g in growths]
+    now = max((p for _, p in points), default=CALM)
+    ago = max((CALM if g.ago is None else _points(g.ago, left(g.ago)) for g in growths),
+              default=CALM)  # fmt: skip
+    if now + ago < 2 * ENOUGH:
+        points = [(g, p) for g, p in points if g.remembered > 0]
+    return [*young, *(g for g, p in points if p >= LEAST)]
+
+
+def _points(growth: Growth, left: float) -> float:
+    """Return how much speaks for growth that goes on, in nats or what is as good.
+
+    The margin over fillings; that much of what is left was seen already; that it goes on of late.
+    """
+    if not growth.promising or growth.late < ENDED:
+        return CALM
+    share = (growth.end - growth.onset + growth.remembered) / max(left, 1.0)
+    nearness = NEARNESS * min(max(math.log(max(share, 1e-9) / HALF_SEEN), FAR), NEAR)
+    steadiness = min(growth.late, 1.2) - 0.8
+    return min(growth.against_warm_up, MOST_MARGIN) + nearness + steadiness
+
+
+def _remembered(growth: Growth, past: Sequence[Growth]) -> float:
+    """Return for how long earlier incarnations grew as this one does, to their ends.
+
+    What warms up after each restart has bent by the end of a life; a leak has not.
+    """
+    return sum(
+        other.end - other.onset
+        for other in past
+        if growth.slope / ALIKE < other.slope < growth.slope * ALIKE
+    )
 
 
 def _margin(growth: Growth, left: float) -> float:
@@ -107,6 +193,8 @@ def _margin(growth: Growth, left: float) -> float:
     Growth seen for as long as what is left, and still going on, is no longer bent towards a
     plateau below the limit unless its time constant is longer than all that was seen.
     """
+    if growth.remembered > 0:
+        return REMEMBERED
     share = (growth.end - growth.onset) / max(left, 1.0)
     nearness = min(max((share - SEEN_SHARE) / (1 - SEEN_SHARE), 0.0), 1.0)
     return AGAINST_WARM_UP + nearness * (NEAR_BREACH - AGAINST_WARM_UP)
@@ -140,7 +228,7 @@ def _finding(
     both share ends soon. Without a limit, the time in which the memory would double stands for it.
     """
     labels = dict(panel.labels[row])
-    seen = growth.end - growth.onset
+    seen = growth.end - growth.onset + growth.remembered
     early = seen < max(min(left / EXTRAPOLATE, SEEN_ENOUGH), left / FURTHEST)
     state: State = "firing" if verdict == "leak" and not early else "watch"
     low, high = (growth.slope + sign * Z90 * growth.slope_se for sign in (-1, 1))
@@ -193,7 +281,8 @@ def _evidence(
             "line": [float(f"{y:.6g}") for y in line],
         },
         "slope_per_hour": growth.slope * 3600,
-        "seen_seconds": growth.end - growth.onset,
+        "seen_seconds": growth.end - growth.onset + growth.remembered,
+        "seen_before_restart": growth.remembered,
         "window_seconds": growth.end - growth.start,
         "points": len(growth.values),
         "per": per,

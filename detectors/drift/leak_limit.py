@@ -8,8 +8,10 @@ host. Growth is the sum over all processes that share the place.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -17,16 +19,33 @@ from catalog.panel import Labels, Panel
 from detectors.drift.context import Z90, LimitsLike, without
 
 PROCESS = ("process", "rank", "engine")
+LEVEL_ERROR = 0.5  # of the line's level now, as a share of the noise about it
+LATE = 64  # points in which the newest value is looked for first
+Tree = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
 class Slope:
-    """Growth of one series: its labels, units per second, their error, and the noise about it."""
+    """Growth of one series.
+
+    Attributes:
+        labels: The series.
+        slope: Units per second.
+        error: Standard error of the slope.
+        noise: Standard deviation of the level about its line.
+        above: How far the newest value stands above the line: noise, which is no headroom lost.
+    """
 
     labels: Labels
     slope: float
     error: float
     noise: float = 0.0
+    above: float = 0.0
+
+    @cached_property
+    def tree(self) -> Tree:
+        """The processes of one server."""
+        return without(self.labels, *PROCESS)
 
 
 @dataclass(frozen=True)
@@ -47,12 +66,21 @@ class Breach:
     processes: int
 
 
+def by_tree(private: Panel) -> dict[Tree, list[int]]:
+    """Return the rows of *private* by the server whose processes they are."""
+    trees: dict[Tree, list[int]] = defaultdict(list)
+    for row, labels in enumerate(private.labels):
+        trees[without(labels, *PROCESS)].append(row)
+    return trees
+
+
 def breach(
     labels: Labels,
     panels: Mapping[str, Panel],
     private: Panel,
     slopes: Sequence[Slope],
     limits: LimitsLike,
+    trees: Mapping[Tree, Sequence[int]],
 ) -> Breach | None:
     """Return when the place in which *labels* lives meets its limit; None where none is known.
 
@@ -62,15 +90,12 @@ def breach(
         private: The panel of private memory.
         slopes: Growth of every process that grows, this one included.
         limits: Limits by flag or configuration.
+        trees: Rows of *private* by server (`by_tree`).
     """
     tree = without(labels, *PROCESS)
-    same_tree = [s for s in slopes if without(s.labels, *PROCESS) == tree]
+    same_tree = [s for s in slopes if s.tree == tree]
     if (limit := limits.limit(private.signal, labels)) is not None:
-        used = sum(
-            _last(private.values[row])
-            for row, other in enumerate(private.labels)
-            if without(other, *PROCESS) == tree
-        )
+        used = sum(_last(private.values[row]) for row in trees[tree])
         return _breach(limit, used, same_tree, "the limit given for the server's processes")
     if (container := _container(labels, panels, limits)) is not None:
         limit, used, cgroup = container
@@ -150,7 +175,10 @@ def _at(panel: Panel | None, place: Labels) -> float | None:
 
 def _last(values: np.typing.NDArray[np.float64]) -> float:
     """Return the newest of the last points of a series: the median of up to three; else NaN."""
-    seen = values[np.isfinite(values)]
+    late = values[-LATE:]
+    seen = late[np.isfinite(late)]
+    if not len(seen):
+        seen = values[np.isfinite(values)]
     return float(np.median(seen[-3:])) if len(seen) else float("nan")
 
 
@@ -163,9 +191,9 @@ def _breach(limit: float, used: float, slopes: Sequence[Slope], place: str) -> B
     if not math.isfinite(used) or slope <= 0:
         return None
     error = math.sqrt(sum(s.error**2 for s in slopes))
-    headroom = max(limit - used, 0.0)
+    headroom = max(limit - used + sum(s.above for s in slopes), 0.0)
     slowest = slope - Z90 * error
-    wobble = Z90 * math.sqrt(2 * sum(s.noise**2 for s in slopes))  # of the level now, and then
+    wobble = Z90 * LEVEL_ERROR * math.sqrt(sum(s.noise**2 for s in slopes))
     return Breach(
         limit=limit,
         headroom=headroom,

@@ -3,28 +3,49 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from catalog.panel import FloatArray, Panel
 from detectors.drift.buckets import (
+    AGO,
     BUCKETS,
+    COARSE,
     FEWEST,
     BoolArray,
+    Pyramid,
     Windows,
     envelope,
     fill,
-    segment_start,
-    windows,
+    segments,
 )
-from detectors.drift.compete import ENDING, GROWING, Competition, compete, season_score
+from detectors.drift.compete import (
+    ENDING,
+    GROWING,
+    WORTH_MORE,
+    Competition,
+    compete,
+    season_score,
+)
 
 DAY = 86_400.0
 SHORTEST_SEASON = 5400.0  # seconds; a shorter part of a day is a line, whatever it belongs to
 STRAIGHT = 0.03  # of the growth seen: what a rate that follows the day's traffic may bend
-SIZES = (32, 40, 48, 56, 64)  # buckets of a window: few sizes, so that designs are made once
+SIZES = tuple(range(64, 31, -4))  # buckets of a window: few sizes, so that designs are made once
+# Margins in log-likelihood (nats), see `leak`.
+AGAINST_STANDING = 6.5  # growth against noise and steps: below this there is nothing to say,
+AFTER_STILL = 1.5  # or below this where the series stood still before
+LATE = 0.4  # of the growth seen, at the end of it, must go on as before
+LAGS = 6  # parts of the time since the onset, in which changes before it are looked for
+STEADY = 3.0  # slope over its standard error
+STILL = 0.5  # a series that wandered by less than this share of its growth stood still before
+WORTH_STILL = 2.0  # margin that makes other shapes worth their cost (see `compete`) if it did
+REMEMBERED = 3  # incarnations before the running one that are remembered
 SMALLEST_SHARE = 0.01  # growth in the window, of the level: less is not worth a page
 SMALLEST_BYTES = 8 * 2**20  # and not less than this: a Python process breathes by that much
 WARMING = ("warm_up", "warm_up+step", "fill+fill", "ramp", "ramp+step")
@@ -50,6 +71,14 @@ class Growth:
         winner: The best shape of all.
         share: The window as a share of the life of this incarnation, as far as it is known.
         earlier: Largest growth over as long a time before the window, as a share of its own.
+        wander: Largest change, up or down, over as long a time before the onset, as a share of what
+            it grew by since.
+        history: How many times as long a time came before.
+        over: Whether this was an incarnation before the running one.
+        remembered: Seconds that earlier incarnations were seen to grow alike.
+        level: Where its line stands now, if that was told by more than the window.
+        ago: The same window as it was an eighth of it ago; None where it could not be judged.
+        repeated: Whether the life is long enough for such a window.
     """
 
     row: int
@@ -66,6 +95,36 @@ class Growth:
     winner: str
     share: float
     earlier: float
+    wander: float
+    history: float
+    over: bool = False
+    remembered: float = 0.0
+    level: float | None = None
+    ago: Growth | None = None
+    repeated: bool = False
+
+    @cached_property
+    def late(self) -> float:
+        """Slope of the last two fifths of the growth seen, as a share of the whole slope."""
+        begun = int(np.searchsorted(self.times, self.onset))
+        seen = self.values[begun:]
+        if len(seen) < 8:
+            return 1.0
+        recent = seen[-max(4, int(LATE * len(seen))) :]
+        t = np.arange(len(recent)) - (len(recent) - 1) / 2
+        return float(t @ recent / (t @ t) / (self.times[1] - self.times[0]) / self.slope)
+
+    @property
+    def still(self) -> bool:
+        """Whether the series stood still, beside what it grew by, for as long before it grew."""
+        return self.wander < STILL and self.history >= 1
+
+    @property
+    def promising(self) -> bool:
+        """Whether there is growth that may go on, by this window alone."""
+        steep = self.slope > STEADY * self.slope_se > 0
+        clear = self.against_standing >= (AFTER_STILL if self.still else AGAINST_STANDING)
+        return steep and clear
 
 
 def screen(window: Windows, step: float) -> BoolArray:
@@ -87,24 +146,117 @@ def screen(window: Windows, step: float) -> BoolArray:
 def grow(panel: Panel) -> dict[int, list[Growth]]:
     """Return for each series that the screen raises its windows, shortest first.
 
-    Each window lies within the running incarnation; the last one is the whole incarnation.
+    Each window lies within one incarnation; the longest is as much of it as fits. Of those before
+    the running one there is one window each (`Growth.over`).
     """
-    step = panel.step
+    pyramid = Pyramid(panel.values, round(float(panel.times[0]) / panel.step))
+    end = len(panel.times)
     raised: dict[int, list[int]] = defaultdict(list)
-    for window in windows(panel.values):
-        for row in np.flatnonzero(screen(window, step)).tolist():
-            raised[row].append(window.width)
+    for width in pyramid.widths:
+        window = pyramid.window(width, end)
+        for row in np.flatnonzero(screen(window, panel.step)).tolist():
+            raised[row].append(width)
     for row in _young(panel):
         raised.setdefault(row, [])
-    jobs: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for row, widths in raised.items():
-        for job in _jobs(panel, row, widths):
-            jobs[job].append(row)
+    lives = {
+        row: lives_of(row, segments(*_series(panel, row)), end, widths)
+        for row, widths in raised.items()
+    }
+    return fitted(pyramid, lives, float(panel.times[0]), panel.step, {})
+
+
+Key = tuple[int, int, int, int, int]  # row, begin of the life, points a bucket, buckets, the last
+Lives = Mapping[int, list[tuple["Life", list[int]]]]
+
+
+def fitted(
+    pyramid: Pyramid, lives: Lives, first: float, step: float, cache: dict[Key, Growth | None]
+) -> dict[int, list[Growth]]:
+    """Return the growth of every window of *lives*, with what it was an eighth of it ago.
+
+    Args:
+        pyramid: Buckets of all series.
+        lives: Row -> its lives, each with the widths that the screen raised.
+        first: Unix seconds of the first point of all.
+        step: Seconds a point.
+        cache: What was fitted before; what is fitted now is added.
+    """
+    wanted: dict[Key, Life] = {}
+    for row_lives in lives.values():
+        for life, widths in row_lives:
+            for width, size in windows_of(pyramid, life, widths):
+                wanted[_key(pyramid, life, width, size)] = life
+    _fit_missing(pyramid, wanted, first, step, cache)
+    again: dict[Key, Key] = {}
+    lives_then: dict[Key, Life] = {}
+    for key, life in wanted.items():
+        growth = cache[key]
+        if growth is None or life.over or not growth.promising:
+            continue
+        row, _, width, _, _ = key
+        then = Life(row, life.begin, life.end - pyramid.behind(width, life.end) - AGO * width)
+        room = (then.end - then.begin) // width
+        if room >= FEWEST:
+            size = next(size for size in SIZES if size <= room)
+            again[key] = _key(pyramid, then, width, size)
+            lives_then[again[key]] = then
+    _fit_missing(pyramid, lives_then, first, step, cache)
     found: dict[int, list[Growth]] = defaultdict(list)
-    for (width, size), rows in sorted(jobs.items(), key=lambda job: job[0][0] * job[0][1]):
-        for growth in _fit(panel, rows, width, size):
-            found[growth.row].append(growth)
+    for key in sorted(wanted, key=lambda key: key[2] * key[3]):
+        growth = cache[key]
+        if growth is not None:
+            ago = cache[again[key]] if key in again else None
+            found[key[0]].append(replace(growth, ago=ago, repeated=key in again))
     return found
+
+
+def _key(pyramid: Pyramid, life: Life, width: int, size: int) -> Key:
+    return life.row, life.begin, width, size, pyramid.closed(width, life.end)
+
+
+def _fit_missing(
+    pyramid: Pyramid,
+    wanted: Mapping[Key, Life],
+    first: float,
+    step: float,
+    cache: dict[Key, Growth | None],
+) -> None:
+    """Fit what is *wanted* and not in the *cache*, all of one size together."""
+    jobs: dict[tuple[int, int], list[Key]] = defaultdict(list)
+    for key in wanted:
+        if key not in cache:
+            jobs[key[2], key[3]].append(key)
+    for (width, size), keys in sorted(jobs.items()):
+        growths = fit(pyramid, width, size, [wanted[key] for key in keys], first, step)
+        cache.update(zip(keys, growths, strict=True))
+
+
+@dataclass(frozen=True)
+class Life:
+    """One incarnation of one series: the points from *begin* to *end*; *over* once replaced."""
+
+    row: int
+    begin: int
+    end: int
+    over: bool = False
+
+
+def lives_of(
+    row: int, begins: list[int], end: int, widths: list[int]
+) -> list[tuple[Life, list[int]]]:
+    """Return the running life of one series with the windows that it was raised in, and the past.
+
+    Args:
+        row: Position in the panel.
+        begins: Points at which its lives begin.
+        end: Points that are known.
+        widths: Points a bucket, of the windows that the screen raised.
+    """
+    past = [Life(row, *life, over=True) for life in pairwise(begins)][-REMEMBERED:]
+    return [
+        *((life, []) for life in past if life.end - life.begin >= FEWEST),
+        (Life(row, begins[-1], end), widths),
+    ]
 
 
 def _young(panel: Panel) -> list[int]:
@@ -122,39 +274,81 @@ def _young(panel: Panel) -> list[int]:
     return [int(row) for row in np.flatnonzero(young)]
 
 
-def _jobs(panel: Panel, row: int, widths: list[int]) -> list[tuple[int, int]]:
-    """Return (width, size) of the windows of one series that its incarnation has room for."""
-    room = len(panel.times) - segment_start(*_series(panel, row))
-    jobs = [(width, BUCKETS) for width in widths if width * BUCKETS <= room]
-    if room >= FEWEST:  # the whole life, by the size that leaves out least of it
-        size = max(SIZES, key=lambda size: (room // size * size, size))
-        jobs.append((room // size, size))
-    return list(dict.fromkeys(jobs))
+def windows_of(pyramid: Pyramid, life: Life, widths: list[int]) -> list[tuple[int, int]]:
+    """Return (width, size) of the windows of one series that its life has room for."""
+    jobs = []
+    longest = None
+    for width in pyramid.widths:
+        if life.over and 1 < width < COARSE:
+            continue  # these are made for the present only
+        room = (life.end - life.begin - pyramid.behind(width, life.end)) // width
+        if room >= BUCKETS and width in widths:
+            jobs.append((width, BUCKETS))
+        if room >= FEWEST:
+            size = next(size for size in SIZES if size <= room)
+            if longest is None or width * size > longest[0] * longest[1]:
+                longest = (width, size)
+    return list(dict.fromkeys([*jobs, longest] if longest else jobs))
 
 
-def _fit(panel: Panel, rows: list[int], width: int, size: int) -> list[Growth]:
-    """Fit one window of several series."""
-    filled, usable = fill(envelope(panel.values[rows], width, size))
+def fit(
+    pyramid: Pyramid, width: int, size: int, lives: list[Life], first: float, step: float
+) -> list[Growth | None]:
+    """Return the last *size* buckets of several lives as fitted; None with too many missing.
+
+    Args:
+        pyramid: Buckets of all series.
+        width: Points a bucket.
+        size: Buckets of the window.
+        lives: What to fit.
+        first: Unix seconds of the first point of all.
+        step: Seconds a point.
+    """
+    values, usable = fill(
+        np.stack([pyramid.last(life.row, width, life.end, size) for life in lives])
+    )
     good = np.flatnonzero(usable)
+    out: list[Growth | None] = [None] * len(lives)
     if not len(good):
-        return []
-    seconds = width * panel.step
+        return out
+    seconds = width * step
     day = DAY / seconds if size * seconds >= 2 * DAY else None
-    values = filled[good]
-    result = compete(values, day)
+    values = values[good]
+    some = [lives[i] for i in good]
+    lasts = [life.end - pyramid.behind(width, life.end) for life in some]
+
+    def wander(place: int, result: Competition) -> tuple[float, float]:
+        onset = lasts[place] - round((1 - float(result.onset[place])) * size * width)
+        rise = float(result.slope[place]) * (1 - float(result.onset[place])) * size
+        return _wander(pyramid, some[place], onset, lasts[place], rise)
+
+    def worth(result: Competition) -> FloatArray:
+        """Where a series stood still before it rose, less of a margin is worth a closer look."""
+        margin = result.score["hinge"] - result.score["flat"]
+        out = np.full(len(margin), WORTH_MORE)
+        near = (margin >= WORTH_STILL) & (margin < WORTH_MORE)
+        for place in np.flatnonzero(near & (result.slope > STEADY * result.slope_se)).tolist():
+            moved, times = wander(place, result)
+            if moved < STILL and times >= 1:
+                out[place] = WORTH_STILL
+        return out
+
+    result = compete(values, day, worth)
     partly = SHORTEST_SEASON <= size * seconds < 2 * DAY
     alone = season_score(values, DAY / seconds) if partly else None
-    end = float(panel.times[-1])
-    out = []
-    for place, index in enumerate(good):
-        begin = segment_start(*_series(panel, rows[index]))
-        share, earlier = _before(panel.values[rows[index]][begin:], width, size)
-        growth = _growth(rows[index], place, values[place], result, end, seconds, share, earlier)
+    for place, life in enumerate(some):
+        end = first + (lasts[place] - 1) * step
+        share, earlier = _before(pyramid, life, lasts[place], width * size)
+        moved, times = wander(place, result)
+        growth = _growth(
+            life.row, place, values[place], result, end, seconds,
+            share=share, earlier=earlier, wander=moved, history=times, over=life.over,
+        )  # fmt: skip
         # Later what the day before brought tells a season, see `earlier`.
-        if alone is not None and (len(panel.times) - begin) * panel.step < 2 * DAY:
+        if alone is not None and (life.end - life.begin) * step < 2 * DAY:
             margin = result.best(GROWING)[place] - alone[place]
             growth = replace(growth, against_warm_up=min(growth.against_warm_up, float(margin)))
-        out.append(growth)
+        out[good[place]] = growth
     return out
 
 
@@ -172,34 +366,64 @@ def _series(panel: Panel, row: int) -> tuple[FloatArray, FloatArray | None]:
     return panel.values[row], None if panel.starts is None else panel.starts[row]
 
 
-def _before(values: FloatArray, width: int, size: int) -> tuple[float, float]:
+def _before(pyramid: Pyramid, life: Life, last: int, points: int) -> tuple[float, float]:
     """Return the share of the life that the window covers, and what it grew before as its share.
 
     The first eighth of what came before is left out: every process grows when it starts. So is a
     single jump that makes up most of a growth: a deploy is no precedent for a slope.
     """
-    points = width * size
-    share = points / len(values)
-    block = max(1, points // 8)
-    before = values[(len(values) - points) // 8 : len(values) - points]
+    lived = last - life.begin
+    share = points / lived
+    wide = pyramid.coarse_width
+    block = max(1, round(points / 8 / wide))
+    begun = life.begin + (lived - points) // 8
+    before = pyramid.coarse(life.row, begun, last - points)
     count = len(before) // block
-    own = _levels(values[len(values) - points :], block, 8)
-    growth = float(np.nanmax(own[-2:]) - np.nanmin(own[:2])) if np.isfinite(own).any() else 0.0
+    own = _levels(pyramid.coarse(life.row, last - 8 * block * wide, last), block)
+    ends = np.isfinite(own[:2]), np.isfinite(own[-2:])
+    growth = 0.0
+    if ends[0].any() and ends[1].any():
+        growth = float(np.nanmax(own[-2:]) - np.nanmin(own[:2]))
     if count < 2 or growth <= 0:
         return share, 0.0
-    change = np.nan_to_num(np.diff(_levels(before, block, count)))
+    change = np.nan_to_num(np.diff(_levels(before, block)))
     largest = 0.0
     for lag in range(1, min(8, count)):
         parts = np.lib.stride_tricks.sliding_window_view(change, lag)
         total, jump = parts.sum(axis=1), parts.max(axis=1)
-        smooth = np.where(jump > total / 2, total - jump, total)
-        largest = max(largest, float(smooth.max()))
+        largest = max(largest, float(_smooth(total, jump).max()))
     return share, largest / growth
 
 
-def _levels(values: FloatArray, block: int, count: int) -> FloatArray:
-    """Return the low envelope of the last *count* blocks of one series."""
-    levels: FloatArray = envelope(values[None, :], block, count)[0]
+def _wander(
+    pyramid: Pyramid, life: Life, onset: int, last: int, rise: float
+) -> tuple[float, float]:
+    """Return how far a series moved before point *onset*, as a share of its *rise* since then.
+
+    That is the largest change, up or down, over as long a time or less, single jumps left out; and
+    how many times as long a time came before.
+    """
+    block = max(1, round((last - onset) / LAGS / pyramid.coarse_width))
+    levels = _levels(pyramid.coarse(life.row, life.begin, onset), block)
+    if len(levels) < 2 or rise <= 0:
+        return 1.0, 0.0
+    change = np.nan_to_num(np.diff(levels))
+    largest = 0.0
+    for lag in range(1, min(LAGS, len(change)) + 1):
+        parts = np.lib.stride_tricks.sliding_window_view(change, lag)
+        total = parts.sum(axis=1)
+        up, down = _smooth(total, parts.max(axis=1)), _smooth(-total, -parts.min(axis=1))
+        largest = max(largest, float(up.max()), float(down.max()))
+    return largest / rise, len(levels) / LAGS
+
+
+def _smooth(total: FloatArray, jump: FloatArray) -> FloatArray:
+    return np.where(jump > total / 2, total - jump, total)
+
+
+def _levels(values: FloatArray, block: int) -> FloatArray:
+    """Return the low envelope of the last whole blocks of one series."""
+    levels: FloatArray = envelope(values[None, :], block, len(values) // block)[0]
     return levels
 
 
@@ -210,8 +434,7 @@ def _growth(
     result: Competition,
     end: float,
     seconds: float,
-    share: float,
-    earlier: float,
+    **before: Any,
 ) -> Growth:
     """Return what the competition said about one series."""
     size = len(values)
@@ -231,8 +454,7 @@ def _growth(
         against_standing=growing - max(score[name] for name in STANDING),
         against_warm_up=growing - max(score[name] for name in WARMING),
         winner=max(score, key=lambda name: score[name]),
-        share=share,
-        earlier=earlier,
+        **before,
     )
 
 

@@ -20,6 +20,7 @@ AR_WITH_WHITE = ((0.9, 0.5), (0.97, 0.5))  # (phi, share of white noise)
 WALK_RATIO = (1.0, 0.1, 0.01, 0.001)  # variance of a random-walk step to that of white noise
 # Smooth wander: (window over correlation length, share of white noise).
 WANDER = ((8, 0.1), (8, 0.01), (4, 0.1), (4, 0.01), (4, 0.001), (2.5, 0.01))
+STAND_FOR_ALL = (0, 5, 10, 15)  # white, AR(1) with white, a local level, a smooth wander
 
 
 def covariances(size: int) -> Iterator[FloatArray]:

@@ -20,6 +20,8 @@ from benchmarks.detect_series import (
 )
 from catalog.panel import FloatArray, Panel
 from detectors.drift.judge import Limits, judge
+from detectors.drift.leak import find_leaks
+from detectors.drift.live import LeakReplay
 from detectors.finding import Finding
 
 LIMITS = Limits({"host_anon_swap": 64 * GIB})
@@ -108,6 +110,56 @@ def test_restart_by_start_time_begins_a_new_segment() -> None:
     assert _firing(judge({"host_anon_swap": restarted}, LIMITS)) == []
     before = restarted.until(float(restarted.times[DAY + 500]))
     assert _firing(judge({"host_anon_swap": before}, LIMITS)) != []
+
+
+def _daily_restarts(rise: FloatArray) -> Panel:
+    """Return three days and six hours of a process that is started anew each day."""
+    points = 3 * DAY + 360
+    age = np.arange(points) % DAY
+    values = noise(np.random.default_rng(112), 1, points) + rise[age]
+    starts = ORIGIN + 60.0 * (np.arange(points) - age)
+    return replace(panel(values), starts=starts[None])
+
+
+def test_growth_is_remembered_over_restarts() -> None:
+    """Each life too short for a warning of days ahead, and all of them alike, to their ends."""
+    leak = _daily_restarts(6 * GIB * np.arange(DAY) / DAY)
+    (finding,) = _firing(judge({"host_anon_swap": leak}, LIMITS))
+    assert finding.verdict == "leak"
+    assert finding.evidence["seen_before_restart"] > 2 * 86400
+    alone = replace(leak, starts=np.full_like(leak.values, ORIGIN + 3 * 86400.0)).rows([0])
+    first = replace(alone, times=alone.times[-360:], values=alone.values[:, -360:],
+                    starts=alone.starts[:, -360:])  # type: ignore[index]  # fmt: skip
+    assert _firing(judge({"host_anon_swap": first}, LIMITS)) == []
+
+
+def test_a_warm_up_after_each_restart_is_no_memory() -> None:
+    """What fills up anew each day and then stands is not made a leak by doing so often."""
+    warm = _daily_restarts(6 * GIB * (1 - np.exp(-np.arange(DAY) / 240)))
+    for hours in (1, 2, 3, 4, 6):
+        until = ORIGIN + 3 * 86400.0 + hours * 3600.0
+        assert _firing(judge({"host_anon_swap": warm}, LIMITS, as_of=until)) == []
+
+
+def test_a_replay_says_what_a_judgement_of_that_moment_says() -> None:
+    """Cycle by cycle with what is new, or at once with all: the findings are the same."""
+    rng = np.random.default_rng(113)
+    points = 2 * DAY
+    values = noise(rng, 6, points)
+    values[0] += leaking(points, 0.3, 8 * GIB)
+    values[1] += 6 * GIB * (1 - np.exp(-np.arange(points) / 300))
+    values[2] += GIB * np.sin(np.arange(points) / 230)
+    values[3, : points // 2] = np.nan
+    values[4, 1000:] += leaking(points - 1000, 0.0, 9 * GIB)
+    starts = np.full_like(values, ORIGIN)
+    starts[4, 1000:] = ORIGIN + 60_000
+    whole = replace(panel(values), starts=starts)
+    replay = LeakReplay(whole)
+    for end in range(600, points + 1, 97):
+        known = whole.until(float(whole.times[end - 1]))
+        expected = [f.to_dict() for f in find_leaks({known.signal: known}, LIMITS, known.times[-1])]
+        assert [f.to_dict() for f in replay.at(end, {}, LIMITS)] == expected, end
+    assert {f["labels"]["server"] for f in expected} >= {"node0:8000", "node4:8000"}
 
 
 def test_resident_memory_alone_says_so() -> None:
