@@ -178,7 +178,9 @@ def dashboards(args: argparse.Namespace) -> int:
 
 
 def simulate(args: argparse.Namespace) -> int:
-    """Play a 4P1D cluster: serve its pages, or write its past as OpenMetrics."""
+    """Play a 4P1D cluster: serve its pages, or write its past as OpenMetrics or as a table."""
+    if args.table:
+        return _write_table(args)
     if args.history:
         from simulator.history import write
 
@@ -191,6 +193,22 @@ def simulate(args: argparse.Namespace) -> int:
 
     ending = float(args.until) if args.until else None
     return run(args.listen, _played(args.scenario), seed=args.seed, until=ending)
+
+
+def _write_table(args: argparse.Namespace) -> int:
+    """Write the signals of a scenario as a table that `detect --input` reads."""
+    from simulator.table import panels
+    from simulator.table_file import write
+
+    until = float(args.until or time.time()) // 60 * 60
+    found = panels(
+        args.scenario, epoch=until, seed=args.seed, span=_seconds(args.since),
+        until=_seconds(args.ahead), step=_seconds(args.step),
+        signals=args.signals.split(",") if args.signals else None,
+    )  # fmt: skip
+    count = write(Path(args.table), args.scenario, found, seed=args.seed)
+    print(f"wrote {count} samples of {len(found)} signals to {args.table}")
+    return 0
 
 
 def _played(name: str) -> str:
@@ -528,15 +546,25 @@ def _made_commands(command: Command) -> None:
     sub = command(
         simulate, "simulate --listen 127.0.0.1:9850 --scenario leak",
         "simulate --history past.om --since 3d --scenario leak",
+        "simulate --table week.parquet --since 7d --scenario agents",
     )  # fmt: skip
     sub.add_argument(
         "--listen", default="127.0.0.1:9850", metavar="HOST:PORT", help="default: 127.0.0.1:9850"
     )
     _add_scenario(sub)
     sub.add_argument("--seed", type=int, default=1, metavar="N", help="of all chance (default: 1)")
-    sub.add_argument("--history", metavar="FILE", help="write the past instead of serving")
+    to = sub.add_mutually_exclusive_group()
+    to.add_argument("--history", metavar="FILE", help="write the past instead of serving")
+    to.add_argument(
+        "--table", metavar="FILE", help="write signals as .csv, .csv.gz or .parquet instead"
+    )
     sub.add_argument("--since", default="3d", metavar="SPAN", help="length of the past")
     sub.add_argument("--until", metavar="UNIX", help="end of the past (default: now)")
+    sub.add_argument("--signals", metavar="A,B", help="of the table (default: all)")
+    sub.add_argument("--step", default="60s", metavar="SPAN", help="of the table (default: 60s)")
+    sub.add_argument(
+        "--ahead", default="0s", metavar="SPAN", help="go on after the past's end in the table"
+    )
 
     command(check_config, "check-config --config leadline.yaml")
 
