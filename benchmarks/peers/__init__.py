@@ -1,0 +1,1 @@
+"""Other people's detectors, each in a small file, with its settings as published."""
