@@ -18,10 +18,10 @@ fi
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo live test fuzz lint types generate bench clean
+.PHONY: help setup demo live test fuzz lint types generate bench bench-detect clean
 
 help: ## explain the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo "ARGS=... is handed on, as in: make demo ARGS=--check, make test ARGS='-k leak'"
 
 setup: $(READY) ## make .venv with Leadline and the development tools
@@ -60,6 +60,9 @@ generate: $(READY) ## rewrite what is generated: rules, dashboards, metric refer
 
 bench: $(READY) ## measure what collecting and judging cost on this machine
 	$(BIN)/python -m benchmarks $(ARGS)
+
+bench-detect: $(READY) ## compare the detectors with others: benchmarks/RESULTS.md; ARGS='--data FOLDER'
+	@$(BIN)/python -m benchmarks detect-compare -- $(ARGS)
 
 clean: ## remove the environment and caches of this folder (unpacked programs in ~/.cache stay)
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
