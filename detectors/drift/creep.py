@@ -56,6 +56,7 @@ LOADS: tuple[str, ...] = (
     "computed_tokens_rate",
     "transfer_bytes_rate",
     "acceptance_length",
+    "prefix_hit_ratio",
 )
 """Further signals that say what a latency's load is."""
 PER_REQUEST: Mapping[str, tuple[str, ...]] = {
@@ -65,6 +66,8 @@ PER_REQUEST: Mapping[str, tuple[str, ...]] = {
     "itl_mean": ("input_tokens_rate",),
     "transfer_time_mean": ("transfer_bytes_rate",),
 }
+CACHED = ("ttft_mean", "prefill_time_mean")  # what the prefix cache holds costs them nothing
+LEAST_MISSES = 0.01  # share of the tokens: below it a miss more or less is noise
 CONCURRENT = ("tpot_mean", "itl_mean")  # their load is the requests that an engine runs
 WIDTHS = (10, 6, 4, 3, 2, 1)  # bins of a bucket: windows of 6.7 days to 16 hours
 SHORTEST_SEASON = 2 * DAY
@@ -181,6 +184,9 @@ def load_bins(panel: Panel, row: int, panels: Mapping[str, Panel]) -> Bins | Non
             work = add(name)
             if work is not None:
                 loads.append((f"{name} per request", work / positive))
+    misses = _misses(panel, row, panels) if panel.signal in CACHED else None
+    if misses is not None:
+        loads.append(("prefix misses", misses))
     offset = None
     if panel.signal == "tpot_mean":  # a step costs what it costs; fewer tokens of it are `falling`
         length = beside(panel, row, panels.get("acceptance_length"), add=False)
@@ -191,6 +197,16 @@ def load_bins(panel: Panel, row: int, panels: Mapping[str, Panel]) -> Bins | Non
         ):
             offset = None
     return binned(panel, row, loads, offset)
+
+
+def _misses(panel: Panel, row: int, panels: Mapping[str, Panel]) -> FloatArray | None:
+    """Return the share of prompt tokens that the prefix cache did not hold."""
+    hits = panels.get("prefix_hit_ratio")
+    if hits is None:
+        return None
+    share = hits.values if hits.trials is None else hits.values / np.maximum(hits.trials, 1.0)
+    missed = replace(hits, values=np.maximum(1 - share, LEAST_MISSES))
+    return beside(panel, row, missed, add=False)
 
 
 def _load_name(signal: str) -> str:

@@ -1,6 +1,6 @@
 """The cheap look at every series: is it lately above what its load would make it?
 
-A few hundred points of each series, a parabola in the logarithm of the load through the older ones,
+A few dozen points of each series, a parabola in the logarithm of the load through the older ones,
 and the mean of the newest beside it: all series at once. What passes is judged in full; a screen
 that lets too much through costs time and nothing else.
 """
@@ -13,9 +13,9 @@ import numpy.typing as npt
 from catalog.panel import FloatArray, Panel
 
 RECENT = 3 * 3600.0  # seconds looked at
-EVERY = 900.0  # seconds between the points of it
+EVERY = 1200.0  # seconds between the points of it
 APART = 6 * 3600.0  # what is newer is no past
-POINTS = 96  # of the past
+POINTS = 36  # of the past
 FEWEST = 16  # points of the past without which nothing can be said
 ABOVE = 0.02  # share above what is usual that is worth a closer look
 
@@ -47,17 +47,22 @@ def _logs(values: FloatArray) -> tuple[FloatArray, BoolArray]:
     return np.log(np.where(known, values, 1.0)), known
 
 
+def _dot(a: FloatArray, b: FloatArray) -> FloatArray:
+    """Return the sums of products along each row."""
+    return np.asarray(np.einsum("ij,ij->i", a, b))
+
+
 def _above(x: FloatArray, y: FloatArray, known: BoolArray, split: int) -> FloatArray:
     """Return how far the newest points lie above a parabola through the older ones."""
     w = known[:, :split].astype(np.float64)
     count = np.maximum(w.sum(axis=1), 1.0)
-    middle = ((x[:, :split] * w).sum(axis=1) / count)[:, None]
-    level = ((y[:, :split] * w).sum(axis=1) / count)[:, None]
-    x, y = x - middle, y - level
+    middle = _dot(x[:, :split], w) / count
+    level = _dot(y[:, :split], w) / count
+    x, y = x - middle[:, None], y - level[:, None]
     wx = w * x[:, :split]
-    wxx = wx * x[:, :split]
-    s2, s3, s4 = (part.sum(axis=1) for part in (wxx, wxx * x[:, :split], wxx * x[:, :split] ** 2))
-    t1, t2 = ((part * y[:, :split]).sum(axis=1) for part in (wx, wxx))
+    past, squares = x[:, :split], x[:, :split] ** 2
+    s2, s3, s4 = _dot(wx, past), _dot(wx, squares), _dot(wx * past, squares)
+    t1, t2 = _dot(wx, y[:, :split]), _dot(w * squares, y[:, :split])
     # Centred: the constant and the line only meet the parabola through its mean.
     c2 = s2 / count
     s4 = s4 - c2 * s2

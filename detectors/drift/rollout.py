@@ -58,12 +58,12 @@ class _Effect:
 
 def find_rollouts(panels: Mapping[str, Panel], limits: LimitsLike, as_of: float) -> list[Finding]:
     """Return what the newest rollout of each pool changed at the same load, at *as_of*."""
-    known = {name: panel.until(as_of) for name, panel in panels.items()}
+    known = {name: panel.until(as_of) for name, panel in panels.items() if len(panel.times)}
     recent = rollouts(known, as_of - TOLD)
     if not recent:
         return []
     out = []
-    every = rollouts(known, -math.inf)
+    every = rollouts(known, -math.inf, recent)
     cold: dict[object, ColdStart | None] = {}
     for signal in LATENCIES:
         panel = known.get(signal)

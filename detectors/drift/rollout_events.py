@@ -8,18 +8,19 @@ when, and not what.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from catalog.panel import Panel
+from catalog.panel import FloatArray, Panel
 from detectors.drift.creep_load import pool_key
 
 SIGNAL = "instance_start"
 PROCESSES = ("host_anon_swap", "host_rss")
 SETUP = ("image", "vllm_version", "arguments")
 TOGETHER = 2 * 3600.0  # starts that follow one another within this are one rollout
+NEWEST = 5  # points at the end that are glanced at
 LATER = 5.0  # seconds: a start time that moves by less is the same one, read twice
 PLACE = ("cluster", "server")
 
@@ -71,10 +72,18 @@ class Rollout:
         return out
 
 
-def rollouts(panels: Mapping[str, Panel], since: float) -> dict[Key, list[Rollout]]:
-    """Return the rollouts of each pool that began after *since*, oldest first."""
+def rollouts(
+    panels: Mapping[str, Panel], since: float, pools: Collection[Key] | None = None
+) -> dict[Key, list[Rollout]]:
+    """Return the rollouts of each pool that began after *since*, oldest first.
+
+    Args:
+        panels: Signals by name.
+        since: Unix seconds.
+        pools: Which pools; default: all.
+    """
     starts: dict[Key, list[Start]] = defaultdict(list)
-    for key, start in _starts(panels, since):
+    for key, start in _starts(panels, since, pools):
         starts[key].append(start)
     return {key: _grouped(some) for key, some in starts.items()}
 
@@ -89,13 +98,36 @@ def _grouped(starts: list[Start]) -> list[Rollout]:
     return [Rollout(tuple(group)) for group in groups]
 
 
-def _starts(panels: Mapping[str, Panel], since: float) -> list[tuple[Key, Start]]:
+def _starts(
+    panels: Mapping[str, Panel], since: float, pools: Collection[Key] | None
+) -> list[tuple[Key, Start]]:
     panel = panels.get(SIGNAL)
     if panel is not None and panel.labels and len(panel.times):
-        return _told(panel, since)
+        chosen = _of_pools(panel, _anew(panel, panel.values, since), pools)
+        return _told(chosen, since) if chosen.labels else []
     found = (panels[name] for name in PROCESSES if name in panels)
     processes = next((one for one in found if one.starts is not None and len(one.times)), None)
-    return [] if processes is None else _by_process(processes, since)
+    if processes is None or processes.starts is None:
+        return []
+    chosen = _of_pools(processes, _anew(processes, processes.starts, since), pools)
+    return _by_process(chosen, since) if chosen.labels else []
+
+
+def _anew(panel: Panel, begun: FloatArray, since: float) -> list[int]:
+    """Return the rows whose newest start is after *since*: a glance at their last points."""
+    newest = begun[:, -NEWEST:]
+    newest = np.where(np.isfinite(newest), newest, -np.inf).max(axis=1)
+    return [int(row) for row in np.flatnonzero(newest > max(since, float(panel.times[0])))]
+
+
+def _of_pools(panel: Panel, anew: list[int], pools: Collection[Key] | None) -> Panel:
+    """Return the series of the pools in which something was started anew."""
+    wanted = {pool_key(panel.labels[row]) for row in anew}
+    if pools is not None:
+        wanted &= set(pools)
+    if not wanted:
+        return panel.rows([])
+    return panel.rows([i for i, one in enumerate(panel.labels) if pool_key(one) in wanted])
 
 
 def _told(panel: Panel, since: float) -> list[tuple[Key, Start]]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from catalog.panel import FloatArray, Labels, Panel
 from detectors.drift.context import without
+from detectors.drift.coverage import POOL_LABELS
 from detectors.drift.creep_load import COVERED, fit, logarithm, medians, pool_key
 from detectors.drift.leak_twins import PLACE
 
@@ -62,17 +63,23 @@ class Peers:
 
 def groups(panel: Panel, pools: Mapping[tuple[str, str], Place]) -> list[tuple[Place, list[int]]]:
     """Return the rows of peers with their place: same pool, and of processes the same kind."""
-    out: dict[tuple[Place, Place], list[int]] = defaultdict(list)
+    out: dict[object, list[int]] = defaultdict(list)
     for row, labels in enumerate(panel.labels):
         if "gpu" in labels:
             node = (labels.get("cluster", ""), labels.get("node", ""))
-            alone = () if node in pools else (("node", node[1]),)
-            out[pools.get(node, ()), alone].append(row)
+            out[pools.get(node) or node].append(row)
         elif labels.get("process"):
-            out[pool_key(labels), without(labels, *PLACE)].append(row)
+            out[without(labels, *PLACE)].append(row)
         else:
-            out[pool_key(labels), ()].append(row)
-    return [(place, rows) for (place, _), rows in out.items() if len(rows) > 1]
+            out[tuple(map(labels.get, POOL_LABELS))].append(row)
+    return [(_place(panel, rows[0], pools), rows) for rows in out.values() if len(rows) > 1]
+
+
+def _place(panel: Panel, row: int, pools: Mapping[tuple[str, str], Place]) -> Place:
+    labels = panel.labels[row]
+    if "gpu" in labels:
+        return pools.get((labels.get("cluster", ""), labels.get("node", "")), ())
+    return pool_key(labels)
 
 
 def pools_of_nodes(panels: Mapping[str, Panel]) -> dict[tuple[str, str], Place]:

@@ -147,6 +147,15 @@ def row_of(panel: Panel | None, labels: Labels) -> int | None:
     return None
 
 
+def rows_of(panel: Panel, labels: Labels) -> list[int]:
+    """Return the rows of all series that a finding with *labels* is about."""
+    wanted = _of_series(panel, labels).items()
+    return [
+        i for i, row in enumerate(panel.labels)
+        if all(row.get(key, "") == value for key, value in wanted)
+    ]  # fmt: skip
+
+
 def _of_series(panel: Panel, labels: Labels) -> dict[str, str]:
     """Return those of *labels* that have a value and that some series of *panel* has."""
     kept = {key for row in panel.labels for key in row}
@@ -168,11 +177,7 @@ def presence_in(
     row = row_of(panel, finding.labels)
     if row is None:
         # A finding over many series has no row of its own: the detector answers for it.
-        wanted = _of_series(panel, finding.labels).items()
-        matching = [
-            i for i, labels in enumerate(panel.labels)
-            if all(labels.get(key, "") == value for key, value in wanted)
-        ]  # fmt: skip
+        matching = rows_of(panel, finding.labels)
         if not matching:
             return "drained" if _recent(panel).any() else "lost"
         return "reports" if _recent(panel)[matching].any() else "drained"

@@ -19,7 +19,7 @@ from detectors.service.memory import ratio_of
 from detectors.service.message import clock
 from detectors.service.metrics import registry
 from detectors.service.snapshot import Snapshot
-from detectors.service.track import row_of
+from detectors.service.track import row_of, rows_of
 
 
 @dataclass(frozen=True)
@@ -90,10 +90,14 @@ class View:
         return found
 
     def series(self, finding: Finding) -> Series | None:
-        """Return the series of *finding* that is in memory, or None."""
+        """Return the series of *finding* that is in memory (the first of several), or None."""
         panel = self.snapshot().panels.get(finding.signal)
         row = row_of(panel, finding.labels)
-        if panel is None or row is None:
+        if panel is None:
+            return None
+        if row is None:
+            row = next(iter(rows_of(panel, finding.labels)), None)
+        if row is None:
             return None
         return Series(panel.times, ratio_of(panel.rows([row]))[0])
 
