@@ -29,7 +29,13 @@ _METADATA: Final = ("fd00:ec2::254", "100.100.100.200")  # of clouds, and not li
 
 
 class FetchError(Exception):
-    """A page could not be had; the message is one short line."""
+    """A page could not be had; the message is one short line.
+
+    Attributes:
+        late: Whether time ran out.
+    """
+
+    late = False
 
 
 class Fetch(Protocol):
@@ -109,7 +115,9 @@ def fetch(
                 raise FetchError(f"answered {response.status} {reason}".rstrip())
             return _body(response, limit)
     except TimeoutError:
-        raise FetchError(f"no whole answer within {timeout:.3g} s") from None
+        error = FetchError(f"no whole answer within {timeout:.3g} s")
+        error.late = True
+        raise error from None
     except ssl.SSLCertVerificationError as error:
         raise FetchError(f"its certificate is not trusted ({error.verify_message})") from None
     except http.client.IncompleteRead:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from catalog.address import bare_url, shown
 from catalog.config import Config
@@ -16,8 +16,8 @@ from catalog.config_targets import Target
 from exporters.answer import Answer
 from exporters.fetch import Fetch, fetch
 from exporters.instances import instances, own_addresses
-from exporters.scrape import MAX_THREADS, Exporter
-from exporters.threads import Threads
+from exporters.lanes import Lanes
+from exporters.scrape import Exporter
 
 COLLECTORS: Final = ("info", "vllm", "peers")
 
@@ -37,7 +37,7 @@ class OnRequest:
     def __init__(self, config: Config, fetcher: Fetch = fetch) -> None:
         self._config = config
         self._fetch = fetcher
-        self._threads: Threads[Any] = Threads(MAX_THREADS)
+        self._lanes = Lanes()
         self._names = _names(config)
         self._exporters: dict[int, Exporter] = {}
         self._lock = threading.Lock()
@@ -59,13 +59,13 @@ class OnRequest:
             if exporter is None:
                 config = _alone(self._config, self._config.exporter.targets[number])
                 exporter = self._exporters[number] = Exporter(
-                    config, fetcher=self._fetch, only=COLLECTORS, threads=self._threads
+                    config, fetcher=self._fetch, only=COLLECTORS, lanes=self._lanes
                 )
         return exporter.scrape(seconds)
 
     def close(self) -> None:
         """Let the threads end."""
-        self._threads.close()
+        self._lanes.close()
 
 
 def _names(config: Config) -> Mapping[str, int]:

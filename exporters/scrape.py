@@ -12,10 +12,9 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import Future, wait
-from functools import partial
+from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 from catalog.address import bare_url, printable
 from catalog.config import Config
@@ -25,10 +24,11 @@ from exporters.announce import Announcer
 from exporters.answer import Answer
 from exporters.discovery import Discovery, Found
 from exporters.families import Families
-from exporters.fetch import Fetch, FetchError, fetch
+from exporters.fetch import Fetch, fetch
 from exporters.gpu import Gpu
 from exporters.info import Info
 from exporters.instances import instances, node_name, own_addresses
+from exporters.lanes import Key, Lanes, Outcome, Runner, reason
 from exporters.logs import Logs
 from exporters.look import Collector, Look, Result, Task
 from exporters.network import Network
@@ -40,15 +40,15 @@ from exporters.process import Process
 from exporters.pss import Pss
 from exporters.seen import Seen
 from exporters.sources import Sources
-from exporters.threads import Threads
 from exporters.vllm import Vllm
 from exporters.wanted import Wanted
 
-MAX_THREADS: Final = 128
+FAR: Final = frozenset({"vllm", "peers", "info", "kubernetes"})
+"""Collectors that ask over the network: a target that hangs may hang them."""
+MAX_LOG_LINES: Final = 40
+"""Changes that one scrape tells one by one."""
 DISCOVERY: Final = "discovery"
 log = logging.getLogger("leadline.exporters")
-
-Key = tuple[str, str]
 
 
 def collectors(fetcher: Fetch, clock: Callable[[], float]) -> dict[str, Collector]:
@@ -73,14 +73,6 @@ def collectors(fetcher: Fetch, clock: Callable[[], float]) -> dict[str, Collecto
     }
 
 
-class _Outcome(NamedTuple):
-    """How a task went: its result, or the fallback with the reason."""
-
-    result: Result
-    problem: str
-    seconds: float
-
-
 class Exporter:
     """Collects this node's page; `ready` once it has looked for servers without a problem.
 
@@ -92,7 +84,7 @@ class Exporter:
         fetcher: Reads pages.
         clock: Monotonic seconds.
         only: The collectors that run; None: all.
-        threads: To run them in, shared with others and closed by them; None: its own.
+        lanes: To run them in, shared with others and closed by them; None: its own.
     """
 
     def __init__(
@@ -105,7 +97,7 @@ class Exporter:
         fetcher: Fetch = fetch,
         clock: Callable[[], float] = time.monotonic,
         only: Collection[str] | None = None,
-        threads: Threads[Any] | None = None,
+        lanes: Lanes | None = None,
     ) -> None:
         self._config = _without_asked(config)
         self._proc = proc or Path(config.exporter.proc)
@@ -119,20 +111,20 @@ class Exporter:
             for name, collector in collectors(fetcher, clock).items()
             if only is None or name in only
         }
-        self._shared = threads
-        self._threads: Threads[_Outcome] = threads or Threads(MAX_THREADS)
-        self._running: dict[Key, Future[_Outcome]] = {}
+        self._own_lanes = Lanes() if lanes is None else None
+        self._runner = Runner(lanes or self._own_lanes or Lanes(), clock, FAR)
         self._dropped: dict[str, Counter[str]] = {}
         self._said: dict[Key, str] = {}
         self._announcer = Announcer()
         self._lock = threading.Lock()
         self._flight: Future[Answer] | None = None
+        self._known_addresses: frozenset[str] = frozenset()
         self.ready = False
 
     def close(self) -> None:
         """Let the threads end."""
-        if self._shared is None:
-            self._threads.close()
+        if self._own_lanes is not None:
+            self._own_lanes.close()
 
     def page(self, seconds: float | None = None) -> bytes:
         """Return the node's page in the text format, collected now."""
@@ -164,7 +156,8 @@ class Exporter:
     def _scrape(self, seconds: float | None) -> Answer:
         limit = self._config.exporter.deadline
         deadline = self._clock() + (limit if seconds is None else min(limit, seconds))
-        found, outcomes = self._discover(deadline)
+        # A source that hangs leaves time for the rest, with what it said last.
+        found, outcomes = self._discover((self._clock() + deadline) / 2)
         looked = not outcomes[DISCOVERY, ""].problem
         self.ready = self.ready or looked
         named = self._sources.wanted()
@@ -185,6 +178,7 @@ class Exporter:
             [i for i in listed if i.kind != "vllm"],
         )
         outcomes |= self._collect(look, deadline)
+        self._runner.keep(outcomes)
         pages = [o.result.page for o in outcomes.values() if o.result.page is not None]
         passed = combine(pages)
         outcomes = {key: self._judge(key, outcome) for key, outcome in outcomes.items()}
@@ -192,9 +186,15 @@ class Exporter:
         return Answer(self._own(outcomes), passed)
 
     def _addresses(self, named: Sequence[Wanted]) -> frozenset[str]:
-        return own_addresses() if self._config.exporter.targets or named else frozenset()
+        if not self._config.exporter.targets and not named:
+            return frozenset()
+        try:
+            self._known_addresses = own_addresses()
+        except OSError as error:  # no descriptor left
+            log.debug("addresses of this node: %s", error)
+        return self._known_addresses
 
-    def _discover(self, deadline: float) -> tuple[Sequence[Found], dict[Key, _Outcome]]:
+    def _discover(self, deadline: float) -> tuple[Sequence[Found], dict[Key, Outcome]]:
         found: list[Found] = []
 
         def run() -> Result:
@@ -202,54 +202,22 @@ class Exporter:
             return Result()
 
         wanted = {(DISCOVERY, ""): Task(run)} if self._config.exporter.discover else {}
-        outcomes = self._run({**wanted, **self._sources.due()}, deadline)
+        outcomes = self._runner.run({**wanted, **self._sources.due()}, deadline)
         if not wanted:
-            outcomes[DISCOVERY, ""] = _Outcome(Result(), "", 0.0)
+            outcomes[DISCOVERY, ""] = Outcome(Result(), "", 0.0)
         return ([] if outcomes[DISCOVERY, ""].problem else found), outcomes
 
-    def _collect(self, look: Look, deadline: float) -> dict[Key, _Outcome]:
+    def _collect(self, look: Look, deadline: float) -> dict[Key, Outcome]:
         wanted: dict[Key, Task] = {}
-        broken: dict[Key, _Outcome] = {}
+        broken: dict[Key, Outcome] = {}
         for name, collector in self._collectors.items():
             try:
                 wanted |= {(name, server): task for server, task in collector(look).items()}
             except Exception as error:  # noqa: BLE001 - one collector never empties the page
-                broken[name, ""] = _Outcome(Result(), _reason(error), 0.0)
-        return broken | self._run(wanted, deadline)
+                broken[name, ""] = Outcome(Result(), reason(error), 0.0)
+        return broken | self._runner.run(wanted, deadline)
 
-    def _run(self, tasks: Mapping[Key, Task], deadline: float) -> dict[Key, _Outcome]:
-        """Run all tasks at once; those that are not done by the deadline have failed."""
-        self._running = {key: f for key, f in self._running.items() if not f.done()}
-        started: dict[Key, Future[_Outcome]] = {}
-        outcomes: dict[Key, _Outcome] = {}
-        begun = self._clock()
-        for key, task in tasks.items():
-            if key in self._running:
-                problem = "still busy with an earlier scrape"
-                outcomes[key] = _Outcome(Result(task.otherwise), problem, 0.0)
-            else:
-                started[key] = self._threads.submit(partial(self._one, task))
-        self._running |= started
-        wait(started.values(), timeout=max(0.0, deadline - self._clock()))
-        for key, future in started.items():
-            if future.done():
-                outcomes[key] = future.result()
-            else:
-                future.cancel()
-                took = self._clock() - begun
-                late = f"not done within {took:.3g} s"
-                outcomes[key] = _Outcome(Result(tasks[key].otherwise), late, took)
-        return {key: outcomes[key] for key in tasks}
-
-    def _one(self, task: Task) -> _Outcome:
-        begun = self._clock()
-        try:
-            result = task.run()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the rest of the page stays
-            return _Outcome(Result(task.otherwise), _reason(error), self._clock() - begun)
-        return _Outcome(result, result.problem, self._clock() - begun)
-
-    def _judge(self, key: Key, outcome: _Outcome) -> _Outcome:
+    def _judge(self, key: Key, outcome: Outcome) -> Outcome:
         """Count what was dropped of a page; a page that lost lines is no success."""
         page = outcome.result.page
         if page is None:
@@ -265,7 +233,7 @@ class Exporter:
             problem=f"{sum(page.dropped.values())} lines dropped ({lost}), {page.samples} passed on"
         )
 
-    def _own(self, outcomes: Mapping[Key, _Outcome]) -> Families:
+    def _own(self, outcomes: Mapping[Key, Outcome]) -> Families:
         families = Families()
         version = {"version": _version()}
         families.add("leadline_build_info", version, 1)
@@ -277,28 +245,32 @@ class Exporter:
         servers = {server for _, server in outcomes}
         self._dropped = {s: total for s, total in self._dropped.items() if s in servers}
         for server, total in self._dropped.items():
-            for reason, count in total.items():
-                labels = {"server": server, "reason": reason}
+            for why, count in total.items():
+                labels = {"server": server, "reason": why}
                 families.add("leadline_dropped_lines_total", labels, count)
         return families
 
-    def _tell(self, outcomes: Mapping[Key, _Outcome], urls: Mapping[str, str]) -> None:
-        """Log one line for each outcome that differs in kind from the last."""
-        for key, outcome in outcomes.items():
-            kind = re.sub(r"[0-9.]+", "#", outcome.problem)
-            if kind == self._said.get(key, ""):
-                continue
+    def _tell(self, outcomes: Mapping[Key, Outcome], urls: Mapping[str, str]) -> None:
+        """Log one line for each outcome that differs in kind from the last, up to a number."""
+        kinds = {key: _kind(outcome) for key, outcome in outcomes.items()}
+        changed = [key for key, kind in kinds.items() if kind != self._said.get(key, "")]
+        for key in changed[:MAX_LOG_LINES]:
             name, server = key
             paged = name in ("vllm", "peers") and urls.get(server)
             url = f" ({bare_url(urls[server])})" if paged else ""
             about = printable(f"{name} of {server}{url}" if server else name)
-            if kind:
-                log.warning("collector %s: %s", about, printable(outcome.problem))
+            if kinds[key]:
+                log.warning("collector %s: %s", about, printable(outcomes[key].problem))
             else:
                 log.info("collector %s works again", about)
-        self._said = {
-            key: re.sub(r"[0-9.]+", "#", o.problem) for key, o in outcomes.items() if o.problem
-        }
+        if (more := len(changed) - MAX_LOG_LINES) > 0:
+            log.warning("%d more collectors changed: see leadline_collector_success", more)
+        self._said = {key: kind for key, kind in kinds.items() if kind}
+
+
+def _kind(outcome: Outcome) -> str:
+    """Return what a problem comes to without its numbers: how a thing is late is one kind."""
+    return "late" if outcome.late else re.sub(r"[0-9.]+", "#", outcome.problem)
 
 
 def _without_asked(config: Config) -> Config:
@@ -306,15 +278,6 @@ def _without_asked(config: Config) -> Config:
     kept = tuple(t for t in config.exporter.targets if not t.on_request)
     exporter = config.exporter.model_copy(update={"targets": kept})
     return config.model_copy(update={"exporter": exporter})
-
-
-def _reason(error: Exception) -> str:
-    """Return one line for an error; unexpected ones by type, since their text may hold anything."""
-    if isinstance(error, FetchError | ValueError):
-        return " ".join(str(error).split()) or type(error).__name__
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return type(error).__name__
 
 
 def _version() -> str:

@@ -35,6 +35,10 @@ _NO_DESCRIPTORS_SECONDS: Final = 0.1
 _UNREAD_CHUNK: Final = 1 << 16
 _UNREAD_CHUNKS: Final = 16
 _PLAIN: Final = b"HTTP/1.0 400 Bad Request\r\n\r\nthis page is served over https\n"
+_HANGUP: Final = (
+    "SIGHUP: certificates, passwords and files of targets are read again when they change; "
+    "for leadline.yaml restart"
+)
 log = logging.getLogger("leadline.exporters")
 
 
@@ -204,4 +208,6 @@ def _stopped_by_signals() -> threading.Event:
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
+    # Whoever sends it wants files read again, or closed a terminal: neither is a reason to end.
+    signal.signal(signal.SIGHUP, lambda *_: log.info(_HANGUP))
     return stop

@@ -6,13 +6,16 @@ does not answer may delay by half a minute.
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 T = TypeVar("T")
+
+MAX_REPLACED: Final = 512
 
 
 class Threads(Generic[T]):
@@ -20,11 +23,12 @@ class Threads(Generic[T]):
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._idle = threading.Semaphore(0)
         self._todo: queue.SimpleQueue[tuple[Future[T], Callable[[], T]] | None] = (
             queue.SimpleQueue()
         )
         self._started = 0
+        self._open = 0  # what is queued or runs
+        self._replaced = 0
         self._lock = threading.Lock()
 
     def submit(self, run: Callable[[], T]) -> Future[T]:
@@ -32,12 +36,31 @@ class Threads(Generic[T]):
         future: Future[T] = Future()
         self._todo.put((future, run))
         with self._lock:
-            if not self._idle.acquire(blocking=False) and self._started < self._limit:
-                self._started += 1
-                threading.Thread(
-                    target=self._work, name=f"leadline-{self._started}", daemon=True
-                ).start()
+            self._open += 1
+            if self._open > self._started and self._started < self._limit:
+                self._start()
         return future
+
+    def _start(self) -> None:
+        name = f"leadline-{self._started + 1}"
+        # Without memory for another one those that are there do it, one after the other.
+        with contextlib.suppress(RuntimeError):
+            threading.Thread(target=self._work, name=name, daemon=True).start()
+            self._started += 1
+
+    def replace(self, future: Future[T]) -> None:
+        """Let another thread be started for the one that hangs in *future*, until that is done."""
+        with self._lock:
+            if self._replaced >= MAX_REPLACED:
+                return
+            self._replaced += 1
+            self._limit += 1
+        future.add_done_callback(self._back)
+
+    def _back(self, _: Future[T]) -> None:
+        with self._lock:
+            self._replaced -= 1
+            self._limit -= 1
 
     def close(self) -> None:
         """Let each thread end with what it does now."""
@@ -52,4 +75,8 @@ class Threads(Generic[T]):
                     future.set_result(run())
                 except BaseException as error:  # noqa: BLE001 - the waiting side gets it
                     future.set_exception(error)
-            self._idle.release()
+            with self._lock:
+                self._open -= 1
+                if self._started > self._limit:
+                    self._started -= 1
+                    return
