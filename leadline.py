@@ -255,12 +255,19 @@ def _bounds(args: argparse.Namespace) -> dict[str, dict[str, str]]:
     return {"limits": _pairs(args.limit, "--limit"), "sla": _pairs(args.sla, "--sla")}
 
 
+_PAIRS: Final = {
+    "--target": "write URL,pool=decode",
+    "--log": "write PATH,port=8001 (after unit:UNIT or opened as well)",
+}
+
+
 def _pairs(values: Sequence[str], flag: str) -> dict[str, str]:
     pairs: dict[str, str] = {}
     for text in values:
         name, equals, value = text.partition("=")
         if not equals or not value:
-            raise UsageError(f"{flag} {text!r}: write SIGNAL=VALUE, for example tpot_mean=20ms")
+            remedy = _PAIRS.get(flag, "write SIGNAL=VALUE, for example tpot_mean=20ms")
+            raise UsageError(f"{flag} {text!r}: {remedy}")
         pairs[name.strip()] = value.strip()
     return pairs
 
@@ -329,8 +336,11 @@ def _judged(panels: Mapping[str, Panel], config: Config) -> tuple[int, list[str]
 
     as_of = _newest(panels)
     looked = {name: read(name, panels, config) for name in DETECTORS}
-    judged = sum(coverage(panel, as_of).judged for some in looked.values() for panel in some)
-    seen = {panel.signal for some in looked.values() for panel in some}
+    judged_of: dict[str, int] = {}  # a series that two detectors look at is one
+    for panel in (panel for some in looked.values() for panel in some):
+        count = coverage(panel, as_of).judged
+        judged_of[panel.signal] = max(judged_of.get(panel.signal, 0), count)
+    judged, seen = sum(judged_of.values()), set(judged_of)
     # Without a limit nobody looks at what is only judged against one.
     only = {s for name in (*TOWARDS_LIMIT, *EACH) for s in SIGNALS[name]} - seen
     only |= set() if judged else set(BESIDE)  # loads of nothing
@@ -421,12 +431,13 @@ def _node_commands(command: Command) -> None:
     sub.add_argument(
         "--target", action="append", default=[], metavar="URL[,kind=K][,pool=P][,deployment=D]",
         help="a page that can't be found in the process table, of vLLM unless told "
-        "(docs/targets.md); may be repeated",
+        "(docs/targets.md); may be repeated; instead of the file's exporter.targets",
     )  # fmt: skip
     sub.add_argument("--no-vllm", action="store_true", help="Prometheus scrapes vLLM itself")
     sub.add_argument(
         "--log", action="append", default=[], metavar="PATH|unit:UNIT|opened[,port=N][,server=S]",
-        help="a vLLM log to read, or what the servers found here write to; may be repeated",
+        help="a vLLM log to read, or what the servers found here write to; may be repeated; "
+        "instead of the file's exporter.logs",
     )  # fmt: skip
     sub.add_argument("--cluster", metavar="NAME", help="label cluster")
     sub.add_argument("--namespace", metavar="NAME", help="label namespace")

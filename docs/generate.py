@@ -151,7 +151,8 @@ def _command(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
             choices = ", ".join(map(str, action.choices)) if action.choices else ""
             value = "" if action.nargs == 0 else f" {action.metavar or choices or 'VALUE'}"
             needed = " (required)" if action.required else ""
-            yield f"| `{flags}{value}` | {action.help or ''}{needed} |".replace("|  (", "| (")
+            flag = f"{flags}{value}".replace("|", "\\|")  # even in code a bar ends a cell
+            yield f"| `{flag}` | {action.help or ''}{needed} |".replace("|  (", "| (")
     examples = [line.strip() for line in (parser.epilog or "").splitlines()[1:]]
     yield "\n```sh\n" + "\n".join(examples) + "\n```"
 

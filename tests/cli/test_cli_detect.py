@@ -73,8 +73,9 @@ def test_without_a_limit_a_leak_is_still_found(leak: Path) -> None:
 
 
 def test_a_quiet_file_exits_with_0(tmp_path: Path) -> None:
-    """Judged, nothing found."""
+    """Judged, nothing found; each series counts once, however many detectors look at it."""
     _memory(0.0).to_csv(tmp_path / "quiet.csv", index=False)
+    assert _detect("--input", tmp_path / "quiet.csv").stdout == "No findings.\n1 series judged.\n"
     done = _detect("--input", tmp_path / "quiet.csv", "--json")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
