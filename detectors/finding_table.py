@@ -9,7 +9,7 @@ from catalog.plain import plain
 from catalog.units import human, human_duration
 from detectors.finding import Finding
 
-HEADER = ("", "finding", "where", "change", "time left", "since")
+HEADER = ("", "finding", "signal", "where", "change", "time left", "since")
 
 
 def render(findings: Sequence[Finding]) -> str:
@@ -42,15 +42,19 @@ def _row(finding: Finding) -> tuple[str, ...]:
     mark = finding.severity if finding.state == "firing" else finding.state
     verdict = finding.verdict.replace("_", " ")
     name = finding.kind if verdict == finding.kind else f"{finding.kind} ({verdict})"
-    return (mark, name, _place(finding), _change(finding), _left(finding), _since(finding))
+    change, where = _change(finding), _place(finding)
+    return (mark, name, finding.signal, where, change, _left(finding), _since(finding))
 
 
 def _place(finding: Finding) -> str:
-    """Return deployment, pool, server, process and rank, as far as they are known."""
+    """Return deployment, pool, server, process and rank, and who is unlike the others."""
     labels = finding.labels
     named = [labels[k] for k in ("deployment", "pool", "server") if labels.get(k)]
     process = " ".join(labels[k] for k in ("process", "rank") if labels.get(k))
     known = "/".join(named) + (f" {process}" if process else "")
+    between = finding.evidence.get("between")
+    if odd := finding.evidence.get("odd") or (" or ".join(map(str, between)) if between else ""):
+        known = f"{known}: {odd}" if known else str(odd)
     others = " ".join(f"{k}={v}" for k, v in sorted(labels.items()) if v)
     return known.strip() or others or finding.signal
 
@@ -64,6 +68,8 @@ def _change(finding: Finding) -> str:
         text = [human(v, "bytes") for v in _span(finding)]
     elif unit == "seconds":
         text = [f"{1e3 * v:+.3g} ms" for v in _span(finding)]
+    elif unit == "ratio":
+        text = [f"{100 * v:+.3g} %" for v in _span(finding)]
     else:
         text = [f"{v:+.3g}" for v in _span(finding)]
     suffix = "/h" if finding.effect_unit.endswith("/hour") else ""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -88,6 +90,18 @@ def test_table_is_aligned_and_says_what_is_known() -> None:
     assert "no limit known" in second
     assert last == "not judged: chat/decode/n7:8000 engine_core DP3: No data."
     assert render([]) == "No findings."
+
+
+def test_table_says_who_is_unlike_whom_in_what() -> None:
+    """A straggler has its signal, the two that differ, and its share in percent."""
+    unlike = _finding(
+        kind="straggler", labels={"pool": "decode"}, signal="tpot_mean", effect_unit="ratio",
+        effect=0.2, effect_low=0.1, effect_high=0.3, evidence={"between": ["n1:1", "n2:1"]},
+    )  # fmt: skip
+    _, row = render([unlike]).splitlines()
+    assert re.search(r"tpot_mean +decode: n1:1 or n2:1 +\+20 % \[\+10 %, \+30 %\]", row)
+    named = replace(unlike, evidence={"odd": "n1:1"})
+    assert "decode: n1:1  " in render([named])
 
 
 def test_labels_cannot_split_a_row_or_reach_the_terminal() -> None:
