@@ -21,6 +21,9 @@ _DURATIONS: Final = {
     "ms": 1e-3, "us": 1e-6, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0,
     "h": 3600.0, "d": 86400.0, "w": 604800.0,
 }  # fmt: skip
+_SHORT: Final = {
+    "watts": (1.0, "W"), "joules": (1.0, "J"), "hertz": (1e6, "MHz"), "celsius": (1.0, "°C"),
+}  # fmt: skip
 LONGEST: Final = 3.2e8
 """Seconds of the longest span that anybody means: ten years."""
 _NUMBER = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z%]*)\s*")
@@ -86,4 +89,8 @@ def human(value: float, unit: Unit | str) -> str:
         return f"{value * 1000:.1f} ms" if abs(value) < 1 else f"{value:.2f} s"
     if unit == "ratio":
         return f"{value:.1%}".replace("%", " %")
-    return f"{value:,.4g} {unit.replace('_per_second', '/s').replace('per_second', '/s')}".strip()
+    bare = unit.replace("_per_second", "/s").replace("per_second", "/s")
+    scale, name = _SHORT.get(unit, (1.0, bare))
+    value /= scale
+    number = f"{value:,.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:,.4g}"
+    return f"{number} {name}".strip()

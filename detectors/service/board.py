@@ -17,6 +17,7 @@ from markupsafe import Markup
 
 from catalog.signals import SIGNALS
 from catalog.units import human, human_duration
+from detectors.drift.judge import MEMORY
 from detectors.finding import Finding
 from detectors.service import chart, message
 from detectors.service import runbook as books
@@ -27,6 +28,8 @@ from detectors.service.view import View
 
 RECENT = 7 * 86400.0
 """Seconds that ended incidents stay on the board."""
+_INSTANT = 1e9
+"""Seconds above which a value is no span but an instant."""
 
 
 @dataclass(frozen=True)
@@ -260,16 +263,20 @@ def _signal(status: SignalStatus, now: float) -> dict[str, Any]:
         "state": state,
         "role": ""
         if status.detected
+        else "rules watch it; no drift detector"
+        if status.limit is not None
         else "tells how far a limit is"
-        if status.limit is None
-        else "rules watch it; no drift detector",
+        if status.name in MEMORY
+        else "tells the load, or a start",
         "history": "" if since is None else human_duration(now - since),
         "since": "" if since is None else message.clock(since),
     }
 
 
 def _amount(value: float | None, unit: str) -> str:
-    return "" if value is None else human(value, unit)
+    if value is None:
+        return ""
+    return message.clock(value) if unit == "seconds" and value > _INSTANT else human(value, unit)
 
 
 def _watching(signals: Sequence[SignalStatus], now: float) -> Mapping[str, Any]:

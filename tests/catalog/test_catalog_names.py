@@ -91,3 +91,16 @@ def test_any_number_can_be_said(value: float) -> None:
     assert human_duration(value)
     assert human(value, "bytes/hour")
     assert human(value, "ratio")
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (1.702e9, "hertz", "1,702 MHz"), (450.81, "watts", "450.8 W"),
+        (111_694.0, "tokens_per_second", "111,694 tokens/s"), (13.84, "per_second", "13.84 /s"),
+        (47.72, "celsius", "47.72 °C"),
+    ],
+)  # fmt: skip
+def test_numbers_are_said_as_people_write_them(value: float, unit: str, text: str) -> None:
+    """No exponents, and a unit's sign."""
+    assert human(value, unit) == text
