@@ -24,7 +24,7 @@ from detectors.drift.buckets import BUCKETS, fill
 from detectors.drift.compete import GROWING, compete
 from detectors.drift.context import TICKET_BELOW, Z90, LimitsLike, where
 from detectors.drift.coverage import STALE_STEPS
-from detectors.drift.leak_windows import DAY, STANDING, WARMING
+from detectors.drift.leak_growth import DAY, STANDING, WARMING
 from detectors.finding import Finding, State, finding_id
 
 NAME = "forecast"

@@ -16,10 +16,11 @@ from catalog.panel import Labels, Panel
 from catalog.units import human, human_duration
 from detectors.drift.buckets import BUCKETS
 from detectors.drift.context import Z90, LimitsLike, where
+from detectors.drift.leak_growth import AGAINST_STANDING, Growth, since
 from detectors.drift.leak_limit import Breach, Slope, breach, by_tree
 from detectors.drift.leak_rate import level_now, rate
 from detectors.drift.leak_twins import per_load, unlike_peers
-from detectors.drift.leak_windows import AGAINST_STANDING, Growth, grow, since
+from detectors.drift.leak_windows import grow
 from detectors.finding import Finding, State, Verdict, finding_id
 
 NAME = "leak"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from catalog.panel import FloatArray, Panel
-from detectors.drift.leak_windows import Growth
+from detectors.drift.leak_growth import Growth
 
 SIZE = 64  # points of the fit
 BACK = 4.0  # times the growth seen, looked back on

@@ -9,7 +9,7 @@ import numpy as np
 from catalog.panel import FloatArray, Panel
 from detectors.drift.buckets import segment_start
 from detectors.drift.context import without
-from detectors.drift.leak_windows import Growth
+from detectors.drift.leak_growth import Growth
 
 PLACE = ("server", "node", "rank", "engine", "cgroup")
 SAME_AGE = 0.2  # lives that differ by less than this share are compared

@@ -16,7 +16,8 @@ from catalog.panel import Panel
 from detectors.drift.buckets import AGO, BUCKETS, BoolArray, Pyramid, segments
 from detectors.drift.context import LimitsLike
 from detectors.drift.leak import leaks_of
-from detectors.drift.leak_windows import Growth, Key, fitted, lives_of, screen
+from detectors.drift.leak_growth import Growth
+from detectors.drift.leak_windows import Key, fitted, lives_of, screen
 from detectors.finding import Finding
 
 
