@@ -26,6 +26,7 @@ from detectors.drift.compete import GROWING, compete
 from detectors.drift.context import Z90, LimitsLike, where
 from detectors.drift.coverage import STALE_STEPS
 from detectors.drift.creep_load import (
+    DAY,
     Bins,
     BoolArray,
     beside,
@@ -37,7 +38,6 @@ from detectors.drift.creep_load import (
 )
 from detectors.drift.creep_screen import raised
 from detectors.drift.creep_trend import trend
-from detectors.drift.leak_windows import DAY, STANDING, WARMING
 from detectors.drift.rollout_events import Rollout, rollouts
 from detectors.finding import Finding, State, Verdict, finding_id
 
@@ -71,6 +71,8 @@ LEAST_MISSES = 0.01  # share of the tokens: below it a miss more or less is nois
 CONCURRENT = ("tpot_mean", "itl_mean")  # their load is the requests that an engine runs
 WIDTHS = (10, 6, 4, 3, 2, 1)  # bins of a bucket: windows of 6.7 days to 16 hours
 SHORTEST_SEASON = 2 * DAY
+STANDING = ("flat", "step", "step+step")
+WARMING = ("warm_up", "warm_up+step", "fill+fill", "ramp", "ramp+step")
 AGAINST_STANDING = 8.0  # nats: growth against noise, wander and steps
 AGAINST_WARM_UP = 2.0  # growth against fillings that end
 STEADY = 3.0  # slope over its standard error

@@ -152,17 +152,30 @@ def _told(panel: Panel, since: float) -> list[tuple[Key, Start]]:
 
 
 def _incarnations(panel: Panel, rows: list[int]) -> list[tuple[float, int]]:
-    """Return each start time of one server with the series that told it, ascending."""
-    seen: list[tuple[float, int]] = []
+    """Return each start time of one server with the series that told it, ascending.
+
+    For some minutes the old setup may still be read beside the new start: the series that stays
+    knows what was started.
+    """
+    seen: list[tuple[float, int, int]] = []
     for row in rows:
-        values = panel.values[row]
-        known = values[np.isfinite(values)]
+        known = np.flatnonzero(np.isfinite(panel.values[row]))
         if not len(known):
             continue
-        fresh = np.flatnonzero(np.abs(np.diff(known)) > LATER) + 1
-        seen += [(float(known[i]), row) for i in (0, *fresh)]
+        values = panel.values[row, known]
+        fresh = np.flatnonzero(np.abs(np.diff(values)) > LATER) + 1
+        ends = [*(known[fresh - 1]), known[-1]]
+        seen += [
+            (float(values[i]), int(end), row) for i, end in zip((0, *fresh), ends, strict=True)
+        ]
     seen.sort()
-    return [one for i, one in enumerate(seen) if not i or one[0] - seen[i - 1][0] > LATER]
+    out: list[tuple[float, int, int]] = []
+    for at, end, row in seen:
+        if out and at - out[-1][0] <= LATER:
+            out[-1] = max(out[-1], (out[-1][0], end, row), key=lambda one: one[1])
+        else:
+            out.append((at, end, row))
+    return [(at, row) for at, _, row in out]
 
 
 def _others(panel: Panel, row: int, at: float) -> dict[str, str]:
