@@ -6,6 +6,7 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -130,6 +131,16 @@ def test_every_detector_is_registered_and_has_signals() -> None:
             written.add(loaded.NAME)
     assert written == set(DETECTORS) == set(SIGNALS) == set(MAKERS)
     assert set(NEEDED) <= set(CATALOGUE)
+
+
+def test_every_detector_is_documented_and_has_its_runbook(name: str) -> None:
+    """Its null, its needs, its smallest effect and its method are on the page."""
+    root = Path(__file__).parents[2]
+    page = (root / "docs" / "detectors.md").read_text()
+    part = page.split(f"\n## {name}\n")[1].split("\n## ")[0]
+    for word in ("Null", "Needs", "Smallest effect", "Unknown", "Method"):
+        assert f"- **{word}**: " in part
+    assert (root / "runbooks" / f"Leadline{name.capitalize()}.md").is_file()
 
 
 def test_finds_the_shape_it_claims_and_only_there(name: str) -> None:
