@@ -20,11 +20,17 @@ class Counts:
         successes: Counter of successes.
         trials: Counter of trials.
         where: Label condition on both.
+        won: Label condition on the successes besides.
+        over: Labels of both that are added up before they are paired.
+        within: Labels that only the successes have: each of them among the same trials.
     """
 
     successes: Metric
     trials: Metric
     where: str = ""
+    won: str = ""
+    over: tuple[str, ...] = ()
+    within: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from catalog.forms import NOT_DECODE, NOT_PREFILL, W, gauge, latency, quantile, 
 from catalog.labels import LEVELS
 from catalog.metrics import vllm
 from catalog.peers_cache import HIT_TOKENS, LOOKUP_TOKENS
-from catalog.signal import Signal
+from catalog.signal import Counts, Signal
 from catalog.signals_beside import cache_hits, or_cache
 
 
@@ -39,6 +39,7 @@ def _acceptance_by_position() -> Signal:
     return Signal(
         "acceptance_by_position", "Acceptance by position in the draft", "ratio", "position",
         expr, f"ratio_rate{W}", "down", (accepted, drafts),
+        counts=Counts(accepted, drafts, within=("position",)),
         note="Of all drafts, those whose token at this position was accepted.",
     )  # fmt: skip
 
@@ -146,6 +147,8 @@ SERVING: Final[tuple[Signal, ...]] = (
                promql.rate(_FINISHED, LEVELS["pool"], 'finished_reason=~"error|abort"'),
                promql.rate(_FINISHED, LEVELS["pool"])),
            f"ratio_rate{W}", "up", (_FINISHED,),
+           counts=Counts(_FINISHED, _FINISHED, won='finished_reason=~"error|abort"',
+                         over=("finished_reason",)),
            note="Requests that clients abort often never reach this counter."),
     rate("input_tokens_rate", "Prompt tokens admitted", vllm("prompt_tokens_total"),
          unit="tokens_per_second", where=NOT_DECODE),

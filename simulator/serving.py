@@ -31,8 +31,8 @@ _RATES: Final[dict[str, tuple[tuple[Side, ...], tuple[str, ...]]]] = {
     "input_tokens_rate": (_PREFILL, ("vllm:prompt_tokens_total",)),
     "output_tokens_rate": (_DECODE, ("vllm:generation_tokens_total",)),
     "computed_tokens_rate": (SIDES, ("vllm:prompt_tokens_by_source_total|local_compute",)),
-    "drafts_rate": (_DECODE, (totals.DRAFTS,)),
-    "transfer_bytes_rate": (_DECODE, ("vllm:nixl_bytes_transferred_sum",)),
+    "drafts_rate": (SIDES, (totals.DRAFTS,)),
+    "transfer_bytes_rate": (SIDES, ("vllm:nixl_bytes_transferred_sum",)),
     "restore_bytes_rate": (_PREFILL, (RESTORED,)),
 }
 _SERVER_RATES: Final[dict[str, tuple[str, ...]]] = {
@@ -145,13 +145,17 @@ class Serving:
 
     def errors(self) -> Panel:
         """Return the share of finished requests that failed or were given up."""
-        bad = {s: self.grid.totals.rate(s, FINISHED[2], FINISHED[3]) for s in SIDES}
-        found = {s: ratio(bad[s], self.grid.totals.rate(s, *FINISHED)) for s in SIDES}
-        return self.pools("error_ratio", found)
+        step, grown = self.grid.step, self.grid.totals.grown
+        bad = {s: sum(grown(s, key, step) for key in FINISHED[2:]) for s in SIDES}
+        every = [sum(grown(s, key, step) for key in FINISHED) for s in SIDES]
+        found = {s: np.asarray(one, dtype=np.float64) for s, one in bad.items()}
+        return replace(self.pools("error_ratio", found), trials=np.array(every))
 
     def by_reason(self) -> Panel:
         """Return finished requests by reason."""
-        pairs = [(side, key) for side in SIDES for key in FINISHED]
+        # vLLM has one more reason, which none of these requests ends by.
+        keys_ = (*FINISHED, "vllm:request_success_total|repetition")
+        pairs = [(side, key) for side in SIDES for key in keys_]
         labels = [
             self.grid.pool(side) | {"finished_reason": key.partition("|")[2]} for side, key in pairs
         ]
@@ -168,13 +172,12 @@ class Serving:
     def by_position(self) -> Panel:
         """Return acceptance by position."""
         depth = self.grid.fleet.pool("decode")[0].depth
-        drafts = self.grid.totals.rate("decode", totals.DRAFTS)
-        values = [
-            ratio(self.grid.totals.rate("decode", f"{totals.POSITION}|{i}"), drafts)
-            for i in range(depth)
-        ]
+        step, grown = self.grid.step, self.grid.totals.grown
+        values = [grown("decode", f"{totals.POSITION}|{i}", step) for i in range(depth)]
+        drafts = grown("decode", totals.DRAFTS, step)
         labels = [self.grid.pool("decode") | {"position": str(i)} for i in range(depth)]
-        return self.grid.panel("acceptance_by_position", np.array(values), labels)
+        made = self.grid.panel("acceptance_by_position", np.array(values), labels)
+        return replace(made, trials=np.broadcast_to(drafts, made.values.shape).copy())
 
     # What is kept by server or engine.
 

@@ -39,13 +39,20 @@ def count_panel(
         trials: Likewise.
         parts: Points of *raw* in a step.
     """
-    won, tried = _one_name(successes, len(raw)), _one_name(trials, len(raw))
+    counts = signal.counts
+    over, within = ((), ()) if counts is None else (counts.over, counts.within)
+    won = _one_name([_over(one, over) for one in successes], len(raw))
+    tried = _one_name([_over(one, over) for one in trials], len(raw))
     groups: dict[tuple[str, ...], list[tuple[FloatArray, FloatArray]]] = {}
     labels: dict[tuple[str, ...], Labels] = {}
-    for series in won.keys() & tried.keys():  # one without the other is unknown, not zero
-        identity = key(won[series].labels, signal.labels)
-        labels[identity] = frozen(won[series].labels, signal.labels)
-        groups.setdefault(identity, []).append(_pair(raw, won[series], tried[series]))
+    for one in won.values():
+        labels_of_trials = {k: v for k, v in one.labels.items() if k not in within}
+        of = tried.get(key(labels_of_trials))
+        if of is None:  # one without the other is unknown, not zero
+            continue
+        identity = key(one.labels, signal.labels)
+        labels[identity] = frozen(one.labels, signal.labels)
+        groups.setdefault(identity, []).append(_pair(raw, one, of))
     order = sorted(groups)
     values, total = blank(len(order), len(times)), blank(len(order), len(times))
     for row, identity in enumerate(order):
@@ -54,6 +61,19 @@ def count_panel(
             into[row] = _by_step(summed, raw, times, parts)
     panel = Panel(signal.name, times, values, tuple(labels[i] for i in order), trials=total)
     return panel.rows(list(np.flatnonzero(np.isfinite(total).any(axis=1))))
+
+
+def _over(series: NamedSeries, names: tuple[str, ...]) -> NamedSeries:
+    """Return counters of one process added up over the labels *names*."""
+    if not names or not series.labels:
+        return series
+    groups: dict[tuple[str, ...], list[int]] = {}
+    kept = [{k: v for k, v in one.items() if k not in names} for one in series.labels]
+    for row, one in enumerate(kept):
+        groups.setdefault(key(one), []).append(row)
+    values = [sum_known(series.values[rows]) for rows in groups.values()]
+    labels = tuple(frozen(kept[rows[0]]) for rows in groups.values())
+    return NamedSeries(np.array(values).reshape(len(labels), -1), labels)
 
 
 class _Counter(NamedTuple):

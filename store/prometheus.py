@@ -177,7 +177,7 @@ class PromStore:
     def _counts(
         self, signal: Signal, counts: Counts, start: float, end: float, step: float, where: str
     ) -> Panel:
-        condition = ", ".join(part for part in (counts.where, where) if part)
+        condition = _joined(counts.where, where)
         times = grid(start, end, step)
         parts = _parts_of(step)
         before = max(MAX_GAP, step) + step
@@ -187,7 +187,7 @@ class PromStore:
             signal,
             times,
             raw,
-            self._counter(counts.successes, condition, *span),
+            self._counter(counts.successes, _joined(condition, counts.won), *span),
             self._counter(counts.trials, condition, *span),
             parts,
         )
@@ -252,6 +252,10 @@ class PromStore:
             f"{self.url}: answer is not the query API's ({what}); "
             "is this the base address of a Prometheus?"
         )
+
+
+def _joined(*conditions: str) -> str:
+    return ", ".join(part for part in conditions if part)
 
 
 def narrowed(signal: Signal, where: str) -> str:

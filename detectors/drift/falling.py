@@ -24,10 +24,18 @@ import numpy as np
 from catalog.panel import FloatArray, Labels, Panel
 from detectors.drift.buckets import FEWEST
 from detectors.drift.context import Z90, LimitsLike, where
-from detectors.drift.falling_mix import Mix, mix_of
+from detectors.drift.falling_mix import LATE, Mix, mix_of
 from detectors.drift.falling_rules import RULES, Rule, Tally, place
 from detectors.drift.falling_shape import shape_of
-from detectors.drift.falling_spans import QUICK, SHORT_REFERENCE, Found, fell, screen, threshold
+from detectors.drift.falling_spans import (
+    QUICK,
+    SHORT_REFERENCE,
+    Found,
+    fell,
+    screen,
+    share_of,
+    threshold,
+)
 from detectors.drift.rollout_events import rollouts
 from detectors.finding import Finding, State, Verdict, finding_id
 
@@ -70,8 +78,10 @@ class _Fall:
 
     @property
     def new(self) -> bool:
-        """Whether other traffic explains it."""
-        return bool(self.mix.new) and self.level > GONE * self.found.usual
+        """Whether other traffic explains it, or nobody knows yet what it makes of the ratio."""
+        if self.level <= GONE * self.found.usual:
+            return False
+        return bool(self.mix.new) or (bool(self.mix.young) and self.drop < self.rule.big)
 
     @property
     def verdict(self) -> Verdict:
@@ -92,16 +102,16 @@ def find_falling(panels: Mapping[str, Panel], limits: LimitsLike, as_of: float) 
         if len(panel.times) >= FEWEST:
             falls[signal] = _falls(Tally(panel, rule), 0, len(panel.times), panels)
     ratios = {place(labels) for labels in _labels(panels, "acceptance_ratio")}
-    told = {
-        place(fall.labels) for fall in falls.get("acceptance_ratio", []) if _fires(fall, limits)
-    }
+    whole = falls.get("acceptance_ratio", [])
+    told = {place(fall.labels): _fires(fall, limits) for fall in whole}
     out = []
     for signal, found in falls.items():
         for fall in found:
             # One loss is told once: by the ratio where there is one, by a position else.
             if signal == "acceptance_length" and place(fall.labels) in ratios:
                 continue
-            if signal == "acceptance_by_position" and place(fall.labels) in told:
+            of_whole = told.get(place(fall.labels)) if signal == "acceptance_by_position" else None
+            if of_whole or (of_whole is False and not _fires(fall, limits)):
                 continue
             out.append(_finding(fall, limits, panels))
     return out
@@ -182,7 +192,9 @@ def _described(
     level = float(np.average((share - season)[-recent:], weights=np.maximum(tried[-recent:], 1e-9)))
     if not shape.ended:  # where it has come to by now, not where it was on average
         level += shape.slope * (recent - 1) / 2
-    hits = (found.usual, level) if tally.rule.signal == "prefix_hit_ratio" else None
+    hits = None
+    if tally.rule.signal == "prefix_hit_ratio":
+        hits = found.usual, share_of(tally, row, end - max(3, round(LATE / step)), end)
     return _Fall(
         tally, row, found, as_of,
         onset=onset,
@@ -319,7 +331,7 @@ def _evidence(fall: _Fall, positions: list[dict[str, object]]) -> dict[str, obje
         "points": len(fall.values),
         "per": "hour",
         "mix": {name: dict(one) for name, one in fall.mix.told.items()},
-        "new_mix": list(fall.mix.new),
+        "new_mix": list(fall.mix.new or fall.mix.young),
     }
     if positions:
         told["positions"] = positions

@@ -17,7 +17,9 @@ from catalog.panel import FloatArray, Labels, Panel
 from detectors.drift.context import without
 
 HOUR = 3600.0
+LATE = HOUR / 2
 BEFORE = 12 * HOUR  # of mix that must be known before the fall
+LEARNT = 48 * HOUR  # of a new mix before its own healthy levels are known
 LENGTH = 1.08  # times the longest (or shortest) hour before, for lengths
 DEMAND = 1.30  # and for requests
 RESTORED = 0.7  # share of a lost hit ratio that the tiers behind must make up for
@@ -34,11 +36,13 @@ class Mix:
 
     Attributes:
         told: By name: the value before, since, and the band of hours before.
-        new: Names of what left its band.
+        new: Names of what left its band at the fall.
+        young: Names of what left it within the last two days, before the fall.
     """
 
     told: Mapping[str, Mapping[str, float]]
     new: tuple[str, ...]
+    young: tuple[str, ...] = ()
 
     @property
     def known(self) -> bool:
@@ -49,7 +53,7 @@ class Mix:
     def words(self) -> str:
         """Return what is new, for a sentence: "prompt length +35 %"."""
         parts = []
-        for name in self.new:
+        for name in self.new or self.young:
             one = self.told[name]
             change = 100 * (one["since"] / one["before"] - 1) if one["before"] > 0 else 0.0
             parts.append(f"{name.replace('_', ' ')} {change:+.0f} %")
@@ -73,7 +77,7 @@ def mix_of(
         hits: Of a hit ratio, what it was and what it is.
     """
     told: dict[str, Mapping[str, float]] = {}
-    new = []
+    new, young = [], []
     rate = _of(panels, "request_rate", labels, as_of)
     for name, signal, margin in (
         ("prompt_length", "input_tokens_rate", LENGTH),
@@ -91,11 +95,17 @@ def mix_of(
         if one is None:
             continue
         told[name] = one
-        if margin and _left(one, margin, both=name.endswith("length")):
+        if not margin:
+            continue
+        both = name.endswith("length")
+        if _left(one, margin, both=both):
             new.append(name)
+        old = _compared(times, values, min(since, as_of - LEARNT), as_of)
+        if old is not None and _left(old | {"since": one["since"]}, margin, both=both):
+            young.append(name)
     if hits is not None and _restored(panels, labels, since, as_of, hits, told):
         new.append("restored")
-    return Mix(told, tuple(new))
+    return Mix(told, tuple(new), tuple(young))
 
 
 def _of(
@@ -143,7 +153,7 @@ def _compared(
     hours = [
         float(np.nanmean(values[a:b])) for a, b in pairwise(place) if np.isfinite(values[a:b]).any()
     ]
-    late = values[(times > as_of - HOUR / 2) & (times > since)]
+    late = values[(times > as_of - LATE) & (times > since)]
     after = values[times > since]
     if len(hours) * HOUR < BEFORE / 2 or not np.isfinite(late).any():
         return None

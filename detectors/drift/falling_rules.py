@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -52,12 +53,16 @@ RULES: Mapping[str, Rule] = {
         Rule("acceptance_length", 0.006, WANDER, 0.10, 0.03, "the mean acceptance length"),
         Rule("acceptance_by_position", 0.010, WANDER, 0.10, 0.03, "the share of drafts accepted"),
         # On decode KV arrives from prefill: what is found there already says nothing.
-        Rule("prefix_hit_ratio", 0.015, 0.12, 0.15, 0.10, "the share of prompt tokens cached",
+        Rule("prefix_hit_ratio", 0.030, 0.12, 0.15, 0.10, "the share of prompt tokens cached",
              elsewhere=("decode", "router")),
         Rule("error_ratio", 0.002, 0.006, 0.01, 0.005, "the share of requests that succeed",
              failures=True),
     )
 }  # fmt: skip
+
+
+QUARTER = 900.0  # seconds
+LEAST = 0.2  # share of the usual trials that a quarter must have to tell a healthy level
 
 
 class Tally:
@@ -93,9 +98,46 @@ class Tally:
             won = tried - won
         self.won, self.tried = _summed(won), _summed(tried)
 
+    @cached_property
+    def quarters(self) -> Quarters:
+        """Quarters of an hour on one grid for all time."""
+        return Quarters(self)
+
     def between(self, edges: np.ndarray[tuple[int], np.dtype[np.intp]]) -> tuple[FloatArray, ...]:
         """Return successes and trials (s, k) between neighbours of k + 1 *edges* (points)."""
         return np.diff(self.won[:, edges], axis=1), np.diff(self.tried[:, edges], axis=1)
+
+
+class Quarters:
+    """Shares of quarters of an hour, and of hours, on one grid for all time.
+
+    Attributes:
+        width: Points a quarter.
+        first: Point at which the first begins.
+        share: (s, q), infinity where too little was tried to tell a level.
+        hours: (s, q / 4), likewise.
+        lost: (s, q) by how much each quarter is below the hour before it, at least zero.
+    """
+
+    def __init__(self, tally: Tally) -> None:
+        """Make them."""
+        step, times = tally.panel.step, tally.panel.times
+        self.width = max(1, round(QUARTER / step))
+        self.first = -round(float(times[0]) / step) % (4 * self.width)
+        count = max(0, len(times) - self.first) // self.width
+        won, tried = tally.between(self.first + self.width * np.arange(count + 1))
+        enough = (tried > 0) & (tried >= LEAST * tried.mean(axis=1, keepdims=True))
+        self.share = np.divide(won, tried, out=np.full(won.shape, np.inf), where=enough)
+        rows = len(self.share)
+        whole = self.share[:, : count // 4 * 4].reshape(rows, count // 4, 4)
+        self.hours = whole.mean(axis=2)
+        self.lost = np.zeros(self.share.shape)
+        if count > 4:
+            s = self.share
+            before = (s[:, :-4] + s[:, 1:-3] + s[:, 2:-2] + s[:, 3:-1]) / 4
+            with np.errstate(invalid="ignore"):
+                down = np.nan_to_num(before - s[:, 4:], nan=0.0, posinf=0.0, neginf=0.0)
+            self.lost[:, 4:] = np.maximum(down, 0.0)
 
 
 def _summed(values: FloatArray) -> FloatArray:

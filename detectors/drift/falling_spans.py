@@ -20,11 +20,10 @@ import numpy.typing as npt
 
 from catalog.panel import FloatArray
 from detectors.drift.buckets import FEWEST
-from detectors.drift.falling_rules import Tally
+from detectors.drift.falling_rules import LEAST, QUARTER, Tally
 from detectors.drift.falling_score import DAY, Evidence, bet, clusters, season_of
 
 HOUR = 3600.0
-QUARTER = 900.0
 SPANS = (QUARTER, HOUR, 4 * HOUR, 12 * HOUR, DAY, 2 * DAY, 4 * DAY, 6 * DAY)
 ONE_FALSE_IN = 365 * DAY
 """The dial: seconds between two false alarms of all series of a panel together, at least.
@@ -33,9 +32,8 @@ Mean times to a false alarm add up whatever binds the series together, so each o
 with their number."""
 REFERENCE = 3  # times the span, or a day, whichever is less
 SHORT_REFERENCE = 12 * HOUR  # below this a fall may be the wander of hours
-KNOWN_AFTER = (2 * DAY, 5 * DAY)  # reference from which its own wander counts, and it alone
+KNOWN_AFTER = (5 * DAY, 10 * DAY)  # reference from which its own wander counts, and it alone
 STEPS = 240  # of one test at most
-LEAST = 0.2  # share of the usual trials that an hour must have to tell a healthy level
 QUICK = 0.06  # share of the usual level that a quick fall must have cost to fire
 STALE = 5  # points
 
@@ -79,47 +77,38 @@ def threshold(step: float, series: int) -> float:
 def screen(tally: Tally, begin: int, end: int) -> npt.NDArray[np.bool_]:
     """Return which series may have fallen: those of late below all healthy hours of some span.
 
-    What is not raised here can not be found: no bound of a test lies higher.
+    What is not raised here is hardly found either: no bound of a test lies much higher. Quarters
+    and hours lie on one grid and are made once, so that a look costs what is new.
     """
     step = tally.panel.step
-    quarter = max(1, round(QUARTER / step))
-    count = (end - begin) // quarter
     rows = len(tally.panel.labels)
-    if count < 4 or (end - begin) < FEWEST:
+    if not rows or (end - begin) < FEWEST:
         return np.zeros(rows, dtype=bool)
-    edges = end - quarter * np.arange(count, -1, -1)
-    won, tried = tally.between(edges)
-    enough = tried >= LEAST * tried.mean(axis=1, keepdims=True)
-    share = np.divide(won, tried, out=np.full(won.shape, np.inf), where=enough & (tried > 0))
-    now = np.minimum(_late(tally, end, 600 / step), share[:, -1])
-    raised = np.zeros(rows, dtype=bool)
+    if (end - begin) * step < 1.5 * SHORT_REFERENCE:
+        return np.ones(rows, dtype=bool)
+    grid = tally.quarters
+    first = max(0, -(-(begin - grid.first) // grid.width))
+    last = (end - grid.first) // grid.width
+    now = np.minimum(_late(tally, end, 600 / step), grid.share[:, last - 1])
     slack = 0.5 * tally.rule.tolerance
-    if count * quarter * step < 1.5 * SHORT_REFERENCE:
-        lowest = np.minimum.accumulate(share, axis=1)
-        for span in SPANS:
-            before = count - max(1, round(span / step / quarter))
-            if before * quarter * step < _least_reference(span):
-                break
-            raised |= now < lowest[:, before - 1]
-        return np.asarray(raised & np.isfinite(now))
-    hours = share[:, : count // 4 * 4].reshape(rows, -1, 4).mean(axis=2)
-    lowest = np.minimum.accumulate(hours, axis=1)
+    hours = grid.hours[:, first // 4 + 1 : last // 4]
+    splits = []
     for span in SPANS[1:]:
-        before = (count - round(span / step / quarter)) // 4
-        if before * HOUR < _least_reference(span):
+        before = (last - round(span / step / grid.width)) // 4 - (first // 4 + 1)
+        if before < 1 or before * HOUR < _least_reference(span) - 2 * HOUR:
             break
-        raised |= now < lowest[:, before - 1] - slack
-    day = round(DAY / step / quarter)
-    if count > day + 8:  # a fall under a season: below what this hour was on any day before
-        back = np.arange(day, count - 4, day)
-        same = np.minimum(share[:, count - 1 - back + 2], share[:, count - 1 - back - 2])
-        raised |= now < np.minimum(same, share[:, count - 1 - back]).min(axis=1) - slack
-    recent = share[:, -96:]
-    before = (recent[:, :-4] + recent[:, 1:-3] + recent[:, 2:-2] + recent[:, 3:-1]) / 4
-    with np.errstate(invalid="ignore"):
-        lost = np.nan_to_num(before - recent[:, 4:], nan=0.0, posinf=0.0, neginf=0.0)
+        splits.append(before)
+    # The widest span asks the least of the reference: what is below it for any is below for it.
+    raised = now < hours[:, : min(splits)].min(axis=1) - slack
+    day = round(DAY / step / grid.width)
+    back = np.arange(day, last - first - 4, day)
+    if len(back):  # a fall under a season: below what this hour was on any day before
+        at = last - 1 - back
+        same = np.minimum(grid.share[:, at - 2], grid.share[:, at + 2])
+        raised |= now < np.minimum(same, grid.share[:, at]).min(axis=1) - slack
+    lost = grid.lost[:, max(first, last - 96) : last]
     # A quick fall, against the largest of the last day; the test asks all of the reference.
-    raised |= lost[:, -2:].max(axis=1) > 1.2 * np.maximum(lost[:, :-4].max(axis=1), 0.0) + slack
+    raised |= lost[:, -2:].max(axis=1) > 1.2 * lost[:, :-4].max(axis=1) + slack
     return np.asarray(raised & np.isfinite(now))
 
 
@@ -207,7 +196,7 @@ def _one(
     level.sort()
     low, tenth, top = (level[round(q * (len(level) - 1))] for q in (0.0, 0.1, 0.9))
     healthy = float(low - rule.tolerance - 0.5 * (tenth - low))
-    quick = _quick_bound(tally, row, begin, split, season) if span <= HOUR else None
+    quick = _quick_bound(tally, row, begin, split, span, season) if span <= HOUR else None
     bound = healthy if quick is None else max(healthy, quick)
     now = _now(tally, row, end, QUARTER / 2 if bound > healthy else span, season)
     if not now < bound:
@@ -238,7 +227,7 @@ def _now(tally: Tally, row: int, end: int, span: float, season: FloatArray) -> f
     """Return the level of late: of a quarter of an hour up to an hour; half a quarter if quick."""
     width = max(QUARTER, min(HOUR, span / 6)) if span >= QUARTER else span
     points = max(3, round(width / tally.panel.step))
-    return _share(tally, row, end - points, end) - float(season[-points:].mean())
+    return share_of(tally, row, end - points, end) - float(season[-points:].mean())
 
 
 def _ill(top: float, healthy: float, reference: float, wander: float) -> float:
@@ -252,7 +241,7 @@ def _ill(top: float, healthy: float, reference: float, wander: float) -> float:
 
 
 def _quick_bound(
-    tally: Tally, row: int, begin: int, split: int, season: FloatArray
+    tally: Tally, row: int, begin: int, split: int, span: float, season: FloatArray
 ) -> float | None:
     """Return the level below which the last span fell faster than the reference ever did."""
     quarters = _Blocks(tally, row, begin, split, QUARTER)
@@ -261,14 +250,15 @@ def _quick_bound(
         return None
     share = share - season[quarters.first - begin]
     hour = np.convolve(share, np.full(4, 0.25), mode="valid")  # of four quarters that end there
-    lost = hour[:-1] - share[4:]
+    lag = max(1, round(span / QUARTER))
+    lost = hour[:-lag] - share[3 + lag :]
     lost = lost[np.isfinite(lost)]
     if len(lost) < 32:
         return None
     return float(hour[-1] - 1.3 * max(float(lost.max()), 0.0) - tally.rule.tolerance)
 
 
-def _share(tally: Tally, row: int, first: int, last: int) -> float:
+def share_of(tally: Tally, row: int, first: int, last: int) -> float:
     """Return the share between two points; NaN where nothing was tried."""
     tried = tally.tried[row, last] - tally.tried[row, first]
     return float((tally.won[row, last] - tally.won[row, first]) / tried) if tried > 0 else math.nan

@@ -113,7 +113,12 @@ def read(detector: str, panels: Mapping[str, Panel], limits: LimitsLike) -> list
         loads = any(name in panels for name in creep.LOADS)
         return [panel for panel in there if loads or panel.load is not None]
     if detector == "falling":
-        return [falling.judged(panel, falling_rules.RULES[panel.signal]) for panel in there]
+        whole = "acceptance_ratio" in panels  # says what length and positions would say again
+        return [
+            falling.judged(panel, falling_rules.RULES[panel.signal])
+            for panel in there
+            if not (whole and panel.signal in ("acceptance_length", "acceptance_by_position"))
+        ]
     if detector in EACH:
         return there
     if detector not in TOWARDS_LIMIT:

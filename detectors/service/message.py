@@ -160,8 +160,15 @@ def doing(kind: str, findings: Sequence[Finding], *, full: bool = False) -> str:
     if kind == "straggler" and findings:
         return unlike(findings)
     word = kind.replace("_", " ")
+    if kind == "falling" and findings and bad_up(findings[0]):
+        return f"{subject(findings, full=full)} is rising"
     many = len({(f.labels.get("process"), f.labels.get("rank")) for f in findings}) > 1
     return f"{subject(findings, full=full)} {VERBS.get(kind, (word, word))[many]}"
+
+
+def bad_up(finding: Finding) -> bool:
+    """Return whether the signal of *finding* hurts when it rises: failures, as successes fall."""
+    return finding.signal in SIGNALS and SIGNALS[finding.signal].bad == "up"
 
 
 def unlike(findings: Sequence[Finding]) -> str:

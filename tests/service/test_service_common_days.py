@@ -209,7 +209,7 @@ def test_two_days_without_traffic_are_one_unknown_line_and_no_page(dawn: Dawn) -
     lines: dict[float, list[tuple[str, str]]] = {}
     for snapshot in day.live(-1.0, 47.0, 2.0):
         lines[day.hour] = [(f.signal, f.labels["pool"]) for f in snapshot.unknown]
-    each = [("acceptance_ratio", "decode"), ("ttft_mean", "prefill")]  # one a pool,
+    each = [("acceptance_ratio", "decode"), ("prefix_hit_ratio", "prefill")]  # one a pool,
     assert all(found == [] for hour, found in lines.items() if hour < 1)
     assert all(sorted(found) == each for hour, found in lines.items() if 1 < hour < 24)
     assert lines[day.hour] == each[:1]  # and none of what has left the memory
