@@ -18,6 +18,9 @@ from simulator.station import Cache, Decode, Prefill, Request
 
 KV_BYTES: Final = 44_928.0  # a token: 78 layers x (512 + 64), FP8
 TIER: Final = 100 * 2.0**30 / KV_BYTES  # tokens in 100 GiB a rank
+DECODE_ROOM: Final = 1_078_000.0
+"""KV tokens of a decode rank."""
+
 LOYALTY: Final = 5.0
 """Weight of computing a prefix anew against waiting: it makes everybody wait, not one."""
 
@@ -175,7 +178,8 @@ class Cluster:
         ]
         step = costs.step_time(setup)
         most = 64 * setup.decode_ranks
-        self._decode = [Decode(step, setup.length, most) for _ in range(setup.decode)]
+        room = DECODE_ROOM * setup.decode_ranks
+        self._decode = [Decode(step, setup.length, most, room) for _ in range(setup.decode)]
         self._homes: dict[int, tuple[int, int]] = {}
         self._due: list[tuple[float, int, str, Request]] = []
         self._count = 0

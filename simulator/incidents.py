@@ -15,7 +15,7 @@ _MEMORY: Final = (
     leak(
         "leak_slow", "whose decode container grows from 721 to 800 GiB in 40 hours on 2 TiB",
         Loss("decode", "engine_core", 79 / 40 * GIB, "tokens", -40 * HOUR),
-        group="incident", breach=645 * HOUR, limit=2048 * GIB, source="S1",
+        group="incident", breach=640 * HOUR, limit=2048 * GIB, source="S1",
         note="79 GiB in 40 h by the tokens held; 25 days are left: a ticket, no page.",
         container={"decode": 2048 * GIB},
     ),
@@ -85,7 +85,7 @@ _STAGES: Final = (
     Scenario(
         "cache_full", "whose prefill caches are full: hits in single digits, all computed anew",
         kind="tier", verdict="fault", signal="prefix_hit_ratio", pool="prefill",
-        start=-6 * HOUR, breach=-4.4 * HOUR, limit=_SLA["ttft"], source="S3",
+        start=-6 * HOUR, breach=-5.5 * HOUR, limit=_SLA["ttft"], source="S3",
         note="Healthy reuse of .80 here; throughput falls because prefill queues.",
         changes=(
             Change("prefix_hits", 0.55, pool="prefill"),
@@ -148,13 +148,13 @@ _DRIFTS: Final = (
     Scenario(
         "tpot_creep", "whose decode steps get 1 % dearer by the hour",
         kind="creep", verdict="drift", signal="tpot_mean", pool="decode",
-        start=-8 * HOUR, rate=0.00013, breach=34 * HOUR, limit=_SLA["tpot"], source="S1",
+        start=-8 * HOUR, rate=0.00013, breach=20 * HOUR, limit=_SLA["tpot"], source="S1",
         changes=(Change("step", 0.01, -8 * HOUR, shape="growth", pool="decode"),),
     ),
     Scenario(
         "ttft_creep", "whose prefill gets 2 % slower by the hour",
         kind="creep", verdict="drift", signal="ttft_mean", pool="prefill",
-        start=-8 * HOUR, rate=0.012, breach=31 * HOUR, limit=_SLA["ttft"], source="S1",
+        start=-8 * HOUR, rate=0.012, breach=19 * HOUR, limit=_SLA["ttft"], source="S1",
         changes=(Change("prefill", 0.02, -8 * HOUR, shape="growth", pool="prefill"),),
     ),
     Scenario(

@@ -16,40 +16,43 @@ _LEAKS: Final = (
     leak(
         "leak_block_ids", "whose prefill EngineCores keep the ids of allocated blocks",
         Loss("prefill", "engine_core", 16 * 47.5 * MIB, "requests", -12 * HOUR),
+        breach=820 * HOUR, limit=512 * GIB,
         source="vllm-project/vllm#44175",
         note="47.5 MiB/h each: 6.00 -> 6.57 GiB in 12 h at 150 requests/s, ~90 B a request.",
     ),
     leak(
         "leak_nixl", "whose decode workers lose 400 MB a minute in the transfer library",
         Loss("decode", "worker", 24e9, "requests", -2 * HOUR),
-        limit=800 * GIB, source="vllm-project/vllm#24264",
+        breach=2.3 * HOUR, limit=800 * GIB, source="vllm-project/vllm#24264",
     ),
     leak(
         "leak_eager_steps", "whose decode workers lose memory by the step, towards 64 GiB a pod",
         Loss("decode", "worker", 8 * 0.9 * GIB, "steps", -10 * HOUR),
-        limit=800 * GIB, source="vllm-project/vllm#50150",
+        breach=3.3 * HOUR, limit=800 * GIB, source="vllm-project/vllm#50150",
         note="48 B for each eager call; the hourly rate is taken from its pods' ends at 64 GiB.",
     ),
     leak(
         "leak_by_request", "whose prefill EngineCores lose 2 kB a request and rest when it rests",
         Loss("prefill", "engine_core", 16 * 66 * MIB, "requests", -14 * HOUR),
+        breach=560 * HOUR, limit=512 * GIB,
         source="vllm-project/vllm#52089", note="1.4-2.3 KB a request at 10 requests/s: 50-83 MB/h.",
     ),
     leak(
         "leak_ascend", "whose decode workers grow by 2 GiB an hour",
         Loss("decode", "worker", 1.97 * GIB, "tokens", -16.75 * HOUR),
-        limit=800 * GIB, source="vllm-project/vllm-ascend#15193",
+        breach=29.6 * HOUR, limit=800 * GIB, source="vllm-project/vllm-ascend#15193",
         note="+32.9 GiB in 16.75 h on a node.",
     ),
     leak(
         "leak_scheduler", "whose API servers lose memory by the request",
         Loss("prefill", "api_server", 4 * 0.6 * GIB, "requests", -12 * HOUR),
+        breach=246 * HOUR, limit=512 * GIB,
         source="sgl-project/sglang#6914", note="To 60 GB and a kill; no rate was reported.",
     ),
     leak(
         "leak_one_rank", "one of whose ranks leaks to the limit and restarts, six times in 3 days",
         Loss("decode", "engine_core", 8.2 * GIB, "hours", -80 * HOUR, rank=0),
-        limit=800 * GIB, source="sgl-project/sglang#28902",
+        breach=4.0 * HOUR, limit=800 * GIB, source="sgl-project/sglang#28902",
         note="A sawtooth of 12 h with restarts; the ranks beside it are flat.",
         fleet=lambda fleet: restarted(
             steady(fleet), "node-4:8000", *(h * HOUR for h in range(-68, 0, 12))
@@ -58,7 +61,7 @@ _LEAKS: Final = (
     leak(
         "leak_by_token", "whose decode workers lose .155 MB for each token that they write",
         Loss("decode", "worker", 11 * GIB, "tokens", -3 * HOUR),
-        limit=800 * GIB, source="ggml-org/llama.cpp#25740",
+        breach=6.3 * HOUR, limit=800 * GIB, source="ggml-org/llama.cpp#25740",
         note="At 20 tokens/s, one stream: 11 GiB/h.",
     ),
     leak(
@@ -74,19 +77,19 @@ _LEAKS: Final = (
     leak(
         "leak_cache_server", "whose EngineCores grow to an out-of-memory kill within a trace",
         Loss("prefill", "engine_core", 40 * GIB, "requests", -2 * HOUR, server=0),
-        limit=512 * GIB, source="LMCache/LMCache#3767",
+        breach=1.7 * HOUR, limit=512 * GIB, source="LMCache/LMCache#3767",
         note="23,608 requests fill a host of 256 GB: 9 MiB each, here at 1.2 requests/s.",
     ),
     leak(
         "leak_10mb_a_request", "whose prefill EngineCores lose 10 MB a request",
         Loss("prefill", "engine_core", 16 * 0.9 * GIB, "requests", -6 * HOUR),
-        limit=512 * GIB, source="tenstorrent/tt-inference-server#5198",
+        breach=42 * HOUR, limit=512 * GIB, source="tenstorrent/tt-inference-server#5198",
         note="2 GB in 200 requests, at .1 requests/s an engine.",
     ),
     leak(
         "leak_sender", "whose prefill workers lose 30 MB for each request that they hand over",
         Loss("prefill", "worker", 16 * 2.6 * GIB, "requests", -3 * HOUR),
-        limit=512 * GIB, source="intel/llm-scaler#590",
+        breach=14.6 * HOUR, limit=512 * GIB, source="intel/llm-scaler#590",
         note="23-40 MB a request, at .025 requests/s an engine.",
     ),
 )  # fmt: skip
@@ -129,7 +132,7 @@ _DECAYS: Final = (
         "report", "creep", "step", "ttft_mean", "prefill",
         start=-5 * HOUR, source="vllm-project/vllm#44175",
         note="After 7 h or 3.8 M requests: .03-.05 s, then .13-.18 s; never explained.",
-        changes=(Change("prefill", 0.5, -5 * HOUR, pool="prefill"),),
+        changes=(Change("prefill", 0.4, -5 * HOUR, pool="prefill"),),
     ),
 )  # fmt: skip
 

@@ -12,12 +12,12 @@ SHOWN: Final[tuple[Scenario, ...]] = (
     leak(
         "leak", "with a host-memory leak in its decode pool",
         Loss("decode", "engine_core", 7.2 * GIB, "tokens", -7 * HOUR),
-        breach=7.4 * HOUR, limit=800 * GIB, group="demo", source="S1",
+        breach=7.0 * HOUR, limit=800 * GIB, group="demo", source="S1",
     ),
     # Mean acceptance length 3.0 -> 2.4 within the five hours up to now; no error anywhere.
     Scenario(
         "acceptance", "whose draft acceptance falls", "demo", "falling", "drift",
-        "acceptance_ratio", "decode", start=-5 * HOUR, rate=-0.042, breach=1.1 * HOUR, limit=0.020,
+        "acceptance_ratio", "decode", start=-5 * HOUR, rate=-0.042, breach=1.4 * HOUR, limit=0.020,
         source="S1",
         changes=(Change("accepted", -0.126, -5 * HOUR, shape="ramp", pool="decode"),),
     ),

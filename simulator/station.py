@@ -189,12 +189,16 @@ class Decode:
         step: Seconds of a step by requests and context tokens in the batch.
         length: Tokens that a step gives each request.
         most: Requests that the batch may have; others wait.
+        room: Tokens that its KV blocks hold; who finds none waits.
     """
 
-    def __init__(self, step: Callable[[int, float], float], length: float, most: int) -> None:
+    def __init__(
+        self, step: Callable[[int, float], float], length: float, most: int, room: float
+    ) -> None:
         self._step = step
         self._length = length
         self._most = most
+        self._room = room
         self._clock = 0.0
         self._at = 0.0
         self._ends: list[tuple[float, int, Request]] = []
@@ -223,6 +227,9 @@ class Decode:
 
     def _fill(self, now: float) -> None:
         while self.queue and len(self._ends) < self._most:
+            wanted = self._context + self.queue[0].prompt + self.queue[0].output / 2.0
+            if self._ends and wanted > self._room:
+                break
             request = self.queue.popleft()
             self._count += 1
             self._context += request.prompt + request.output / 2.0

@@ -10,7 +10,7 @@ import pytest
 
 from simulator.calibration import CASES, COSTS, Case, play, read
 from simulator.events import KV_BYTES, Cluster, Outcome, Setup
-from simulator.station import Cache, Request
+from simulator.station import Cache, Decode, Request
 
 FITTED, PREDICTED = 0.10, 0.20
 
@@ -68,6 +68,19 @@ def test_one_request_alone_costs_what_its_parts_cost() -> None:
     assert done.first - 5.0 == pytest.approx(first)
     step = COSTS.step_time(setup)(1, 40_150.0)
     assert done.done - done.first == pytest.approx(COSTS.hand + 300.0 * step / 2.97)
+
+
+def test_a_decoder_without_free_blocks_lets_requests_wait() -> None:
+    """The second of two that don't fit together begins when the first is done."""
+    decoder = Decode(lambda _batch, _context: 0.05, length=1.0, most=64, room=1_000.0)
+    one, two = (Request(i, prompt=800.0, reused=0.0, output=10.0, arrived=0.0) for i in (1, 2))
+    decoder.add(one, 0.0)
+    decoder.add(two, 0.0)
+    assert decoder.active == 2
+    assert decoder.next() == pytest.approx(0.5)
+    assert decoder.pop(0.5) is one
+    assert decoder.next() == pytest.approx(1.0)
+    assert decoder.pop(1.0) is two
 
 
 def test_the_least_recently_used_prefix_leaves_first() -> None:

@@ -7,11 +7,14 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
+from catalog.panel import Panel
 from catalog.signals import SIGNALS
 from simulator.history import JUDGED, TARGET, write
 from simulator.page import Page
+from simulator.table import KNOWN, panels
 from simulator.world import World
 
 if TYPE_CHECKING:
@@ -84,6 +87,39 @@ def test_every_signal_has_a_past(filled: Server, name: str) -> None:
     instants = [NOW - 600, NOW] + ([NOW - 45 * 3600, NOW - 20 * 3600] if name in JUDGED else [])
     for at in instants:
         assert filled.query(SIGNALS[name].expr, at=at), f"nothing {NOW - at:.0f} s before the end"
+
+
+# What a table says otherwise than PromQL, on purpose: it counts events where rates extrapolate.
+ROUGH = {"counter_resets", "gauges_frozen", "preemption_rate"}
+TABLED = sorted(set(KNOWN) & set(PLAYED) - ROUGH)
+
+
+@pytest.fixture(scope="module")
+def tabled() -> dict[str, Panel]:
+    return panels(World("leak", seed=3, span=SPAN), epoch=NOW, since=-1200.0, step=120.0)
+
+
+@pytest.mark.parametrize("name", TABLED)
+def test_a_table_says_what_prometheus_makes_of_the_pages(
+    filled: Server, tabled: dict[str, Panel], name: str
+) -> None:
+    """The same series with the same values, but for what `rate` extrapolates."""
+    panel = tabled[name]
+    at = NOW - 600.0
+    column = int(np.searchsorted(panel.times, at))
+    found = {
+        frozenset(r["metric"].items()): float(r["value"][1])
+        for r in filled.query(SIGNALS[name].expr, at=at)
+    }
+    values = panel.values[:, column]
+    if panel.trials is not None:
+        window = slice(column - 2, column + 1)
+        values = panel.values[:, window].sum(axis=1) / panel.trials[:, window].sum(axis=1)
+    for labels, value in zip(panel.labels, values, strict=True):
+        key = frozenset(labels.items())
+        if key in found:
+            assert value == pytest.approx(found[key], rel=0.06, abs=0.06), labels
+    assert found.keys() <= {frozenset(la.items()) for la in panel.labels}
 
 
 def test_counters_fall_only_where_a_server_began_anew(filled: Server) -> None:

@@ -133,6 +133,45 @@ def test_what_is_wrong_is_seen_where_its_truth_says() -> None:
     assert now(frozen, pool="prefill") == 0.0
 
 
+SOON = [n for n, s in SCENARIOS.items() if s.breach is not None and 0 < s.breach <= 20 * HOUR]
+
+
+@pytest.mark.parametrize("name", SOON)
+def test_what_breaks_breaks_when_its_truth_says(name: str) -> None:
+    """Container full, or mean above its service level: within 15 % of the time, or 45 minutes."""
+    s = SCENARIOS[name]
+    assert s.breach is not None
+    until = 1.2 * s.breach + HOUR
+    signals = ["container_working_set", "container_limit", "tpot_mean", "ttft_user_mean"]
+    found = panels(name, seed=4, since=-13 * HOUR, until=until, step=300.0, signals=signals)
+    if s.kind == "leak":
+        rows = [i for i, la in enumerate(found[signals[0]].labels) if la["pool"] == s.pool]
+        fill = found[signals[0]].values[rows] / found[signals[1]].values[rows]
+        over = np.nanmax(fill, axis=0) >= 1.0
+    else:
+        shown = "tpot_mean" if s.limit == 0.020 else "ttft_user_mean"
+        assert s.limit is not None
+        over = found[shown].values[0] > s.limit
+    at = hours(found["tpot_mean"]) * HOUR
+    after = at > max(s.start, 0.0)  # a leak may have broken it before a restart
+    assert over[after].any()
+    first = at[after][np.argmax(over[after])]
+    assert first == pytest.approx(s.breach, abs=max(0.15 * s.breach, 0.75 * HOUR))
+
+
+@pytest.mark.parametrize(
+    "name", ["traffic_doubles", "new_customer", "bursts", "sessions_5x", "scaled", "heavy_tail"]
+)
+def test_nothing_breaks_on_a_quiet_day(name: str) -> None:
+    """Service levels hold, and containers have room."""
+    found = panels(name, seed=3, span=30 * HOUR, step=300.0, signals=[
+        "container_working_set", "container_limit", "tpot_mean", "ttft_user_mean"])  # fmt: skip
+    assert np.nanmax(found["tpot_mean"].values) < 0.020
+    assert np.nanquantile(found["ttft_user_mean"].values, 0.995) < 2.5
+    fill = found["container_working_set"].values / found["container_limit"].values
+    assert np.nanmax(fill) < 0.97
+
+
 def test_agents_reuse_their_prompts() -> None:
     """Long prompts of which nine tenths were seen before, in bursts; the levels hold."""
     found = table("agents")
