@@ -35,7 +35,9 @@ class FetchError(Exception):
         late: Whether time ran out.
     """
 
-    late = False
+    def __init__(self, reason: str, *, late: bool = False) -> None:
+        super().__init__(reason)
+        self.late = late
 
 
 class Fetch(Protocol):
@@ -115,9 +117,7 @@ def fetch(
                 raise FetchError(f"answered {response.status} {reason}".rstrip())
             return _body(response, limit)
     except TimeoutError:
-        error = FetchError(f"no whole answer within {timeout:.3g} s")
-        error.late = True
-        raise error from None
+        raise FetchError(f"no whole answer within {timeout:.3g} s", late=True) from None
     except ssl.SSLCertVerificationError as error:
         raise FetchError(f"its certificate is not trusted ({error.verify_message})") from None
     except http.client.IncompleteRead:
@@ -188,9 +188,11 @@ def _headers(user: str | None, password: str | None) -> dict[str, str]:
 
 
 def _body(response: http.client.HTTPResponse, limit: int) -> bytes:
-    too_large = FetchError(f"larger than {limit / 2**20:.3g} MiB")
+    # An error held by a name here would hold this frame, and with it what was read, until the
+    # collector of circles comes by.
+    too_large = f"larger than {limit / 2**20:.3g} MiB"
     if (response.length or 0) > limit:
-        raise too_large
+        raise FetchError(too_large)
     packed = response.getheader("Content-Encoding", "").lower() == "gzip"
     unpacker = zlib.decompressobj(_GZIP)
     parts: list[bytes] = []
@@ -201,7 +203,7 @@ def _body(response: http.client.HTTPResponse, limit: int) -> bytes:
         size += len(piece)
         taken += len(chunk)
         if max(size, taken) > limit:
-            raise too_large
+            raise FetchError(too_large)
         parts.append(piece)
         if unpacker.eof:
             break  # zlib would keep whatever follows
