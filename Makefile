@@ -3,6 +3,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SCENARIO ?= leak
+FUZZ_SECONDS ?= 60
 ARGS ?=
 
 # The first Python that is new enough; PYTHON names one's own choice.
@@ -43,6 +44,7 @@ test: $(READY) ## run every test, against real Prometheus and Alertmanager
 fuzz: $(READY) ## search for inputs that break a parser or a detector: new ones on every run
 	@$(BIN)/python -m stack.binaries prometheus promtool alertmanager amtool
 	$(BIN)/python -m pytest --hypothesis-profile=search -m hypothesis $(ARGS)
+	$(BIN)/python tests/fuzz/fuzz_exporters.py --seconds $(FUZZ_SECONDS)
 
 lint: $(READY) ## check style and format
 	$(BIN)/ruff check .
