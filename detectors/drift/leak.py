@@ -156,8 +156,8 @@ def _clear(growths: Sequence[Growth], left: Callable[[Growth], float]) -> list[G
     ]
     points = [(g, _points(g, left(g))) for g in growths]
     now = max((p for _, p in points), default=CALM)
-    ago = max((CALM if g.ago is None else _points(g.ago, left(g.ago)) for g in growths),
-              default=CALM)  # fmt: skip
+    before = [g.ago for g in growths if g.ago is not None and g.ago.promising]
+    ago = max((_points(g, left(g)) for g in before), default=CALM)
     if now + ago < 2 * ENOUGH:
         points = [(g, p) for g, p in points if g.remembered > 0]
     return [*young, *(g for g, p in points if p >= LEAST)]
