@@ -34,7 +34,7 @@ TARGET: Final[Mapping[str, str]] = {"job": "leadline", "instance": "simulator"}
 JUDGED: Final = (
     "host_anon_swap", "container_working_set", "container_limit", "host_memory_total",
     "host_memory_used", "process_start_time", "acceptance_ratio", "ttft_user_mean", "ttft_mean",
-    "tpot_mean",
+    "tpot_mean", "instance_start",
 )  # fmt: skip
 """Signals that detectors follow over days; with their loads they are written in full length."""
 
