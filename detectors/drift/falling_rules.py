@@ -96,7 +96,8 @@ class Tally:
         if rule.failures:
             self.scale, self.offset = -self.scale, self.offset + 1
             won = tried - won
-        self.won, self.tried = _summed(won), _summed(tried)
+        # A sample that cannot be is no more than all or none of its trials.
+        self.won, self.tried = _summed(np.clip(won, 0.0, tried)), _summed(tried)
 
     @cached_property
     def quarters(self) -> Quarters:

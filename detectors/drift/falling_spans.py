@@ -92,20 +92,23 @@ def screen(tally: Tally, begin: int, end: int) -> npt.NDArray[np.bool_]:
     now = np.minimum(_late(tally, end, 600 / step), grid.share[:, last - 1])
     slack = 0.5 * tally.rule.tolerance
     hours = grid.hours[:, first // 4 + 1 : last // 4]
-    splits = []
+    # A span of days needs to be low for long, so that any night below one day's hours is none.
+    lately = {QUARTER: now, HOUR: now}
+    lately[4 * HOUR] = lately[12 * HOUR] = lately[DAY] = _late(tally, end, HOUR / step)
+    long = _late(tally, end, 6 * HOUR / step)
+    raised = np.zeros(rows, dtype=bool)
     for span in SPANS[1:]:
         before = (last - round(span / step / grid.width)) // 4 - (first // 4 + 1)
         if before < 1 or before * HOUR < _least_reference(span) - 2 * HOUR:
             break
-        splits.append(before)
-    # The widest span asks the least of the reference: what is below it for any is below for it.
-    raised = now < hours[:, : min(splits)].min(axis=1) - slack
+        level = np.maximum(long, lately[DAY]) if span > DAY else lately[span]
+        raised |= level < hours[:, :before].min(axis=1) - slack
     day = round(DAY / step / grid.width)
     back = np.arange(day, last - first - 4, day)
     if len(back):  # a fall under a season: below what this hour was on any day before
         at = last - 1 - back
         same = np.minimum(grid.share[:, at - 2], grid.share[:, at + 2])
-        raised |= now < np.minimum(same, grid.share[:, at]).min(axis=1) - slack
+        raised |= now < np.minimum(same, grid.share[:, at]).min(axis=1) - 4 * slack
     lost = grid.lost[:, max(first, last - 96) : last]
     # A quick fall, against the largest of the last day; the test asks all of the reference.
     raised |= lost[:, -2:].max(axis=1) > 1.2 * lost[:, :-4].max(axis=1) + slack

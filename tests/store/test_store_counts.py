@@ -6,8 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalog.panel import Panel
+from catalog.signals import SIGNALS
 from store.counts import MAX_GAP, differences
 from store.history import extend
+from store.join import NamedSeries, count_panel
 
 STEP = 60.0
 # One step of a server's life: what it counts, whether it restarts first, whether it is scraped.
@@ -104,3 +106,28 @@ def test_extend_new_series_gaps_and_bound() -> None:
         extend(old, Panel("host_rss", np.array([200.0, 260.0]), np.zeros((0, 2)), ()))
     with pytest.raises(ValueError, match="can't extend"):
         extend(old, Panel("host_fds", np.array([120.0]), np.zeros((0, 1)), ()))
+
+
+def test_parts_of_the_same_trials_and_reasons_that_add_up_are_paired() -> None:
+    """Each position counts among all drafts; failures of any reason among all that finished."""
+    raw = 60.0 * np.arange(4)
+    grown = np.array([0.0, 10.0, 20.0, 30.0])
+    engine = {"pool": "decode", "server": "n:1", "engine": "0"}
+
+    def of(name: str, *parts: tuple[dict[str, str], float]) -> list[NamedSeries]:
+        labels = tuple({"__name__": name, **engine, **more} for more, _ in parts)
+        frozen = tuple({k: v for k, v in one.items() if k != "__name__"} for one in labels)
+        return [NamedSeries(np.stack([grown * speed for _, speed in parts]), frozen)]
+
+    positions = of("p", ({"position": "0"}, 0.8), ({"position": "1"}, 0.5))
+    by = SIGNALS["acceptance_by_position"]
+    panel = count_panel(by, raw[1:], raw, positions, of("d", ({}, 1.0)), 1)
+    assert [one["position"] for one in panel.labels] == ["0", "1"]
+    assert panel.trials is not None
+    np.testing.assert_allclose(panel.values / panel.trials, [[0.8] * 3, [0.5] * 3])
+
+    bad = of("f", ({"finished_reason": "error"}, 0.1), ({"finished_reason": "abort"}, 0.2))
+    ended = of("f", *(({"finished_reason": r}, s) for r, s in (("stop", 2), ("error", 0.1))))
+    panel = count_panel(SIGNALS["error_ratio"], raw[1:], raw, bad, ended, 1)
+    assert panel.trials is not None
+    np.testing.assert_allclose([panel.values[0], panel.trials[0]], [[3.0] * 3, [21.0] * 3])
