@@ -29,7 +29,7 @@ NAME = "leak"
 AGAINST_WARM_UP = 3.0  # growth against a filling that ends: below this it is a watch
 NEAR_BREACH = 1.0  # the same once growth was seen for as long as what is left
 REMEMBERED = -1.0  # the same where earlier incarnations grew alike to their ends
-ENOUGH = 2.0  # points (`_points`) on the average of two looks that make growth a leak
+ENOUGH = 2.5  # points (`_points`) on the average of two looks that make growth a leak
 LEAST = 1.0  # points of a window to be among those that tell the rate
 CALM = -1.0  # points of a look that shows nothing
 ENDED = 0.4  # growth that of late goes on at less than this share of its slope has ended
@@ -37,6 +37,8 @@ HALF_SEEN = 0.5  # share of what is left that speaks neither for nor against
 NEARNESS = 1.3  # points for each e-fold of that share,
 FAR, NEAR = -3.0, 1.5  # between these
 MOST_MARGIN = 8.0  # points for the margin over fillings, at most
+PART_OF_LIFE = 0.25  # in a window of less of the life than this
+BRIEF, YOUNGEST = 4 * 3600.0, -2.0  # growth of less than four hours loses points, at most two
 ALIKE = 2.0  # slopes that differ by less than this factor
 VETO = 2.0  # a longer window that prefers a filling by this much overrules a shorter one
 MOST_OF_LIFE = 0.5  # a window over this share of the life needs no comparison with what was before
@@ -166,14 +168,18 @@ def _clear(growths: Sequence[Growth], left: Callable[[Growth], float]) -> list[G
 def _points(growth: Growth, left: float) -> float:
     """Return how much speaks for growth that goes on, in nats or what is as good.
 
-    The margin over fillings; that much of what is left was seen already; that it goes on of late.
+    The margin over fillings; that much of what is left was seen already; that it goes on of late;
+    that it did not begin a moment ago in a process that is old: what fills then is soon full.
     """
     if not growth.promising or growth.late < ENDED:
         return CALM
     share = (growth.end - growth.onset + growth.remembered) / max(left, 1.0)
     nearness = NEARNESS * min(max(math.log(max(share, 1e-9) / HALF_SEEN), FAR), NEAR)
     steadiness = min(growth.late, 1.2) - 0.8
-    return min(growth.against_warm_up, MOST_MARGIN) + nearness + steadiness
+    young = 0.0
+    if growth.share < PART_OF_LIFE:
+        young = max(math.log((growth.end - growth.onset) / BRIEF), YOUNGEST)
+    return min(growth.against_warm_up, MOST_MARGIN) + nearness + steadiness + min(young, 0.0)
 
 
 def _remembered(growth: Growth, past: Sequence[Growth]) -> float:
