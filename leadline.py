@@ -58,7 +58,7 @@ def exporter(args: argparse.Namespace) -> int:
 
 def probe(args: argparse.Namespace) -> int:
     """Send requests of our own through the gateway: what a user waits for, and gets."""
-    from exporters.probe_run import once
+    from exporters.probe.run import once
     from exporters.server import run
 
     given = ("url", "model", "every", "deadline", "prompt_tokens", "output_tokens", "constrain",
@@ -231,7 +231,7 @@ def check_config(args: argparse.Namespace) -> int:
     """Check leadline.yaml and the web configuration it names, and print what it comes to."""
     config = _config(args)
     if config.exporter.web_config_file:
-        from exporters.web import Web
+        from exporters.web.listen import Web
 
         Web(config.exporter.web_config_file)
     print(config.model_dump_json(indent=2))

@@ -33,7 +33,7 @@ from prometheus_client.registry import Collector
 
 from catalog.pages import merge
 from catalog.splice import Splicer
-from exporters.discovery import Discovery
+from exporters.targets.discovery import Discovery
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 GPUS: Final = ROOT / "tests" / "fixtures" / "gpu" / "readings.json"

@@ -18,11 +18,11 @@ from typing import Any
 
 from benchmarks.gpu_record import Recorder, cleaned
 from catalog.config import Config
-from exporters.cmdline import Launch
-from exporters.discovery import Found, Member
-from exporters.gpu import Gpu
-from exporters.instances import Instance
+from exporters.gpu.collector import Gpu
 from exporters.look import Look
+from exporters.targets.cmdline import Launch
+from exporters.targets.discovery import Found, Member
+from exporters.targets.instances import Instance
 
 SECONDS = 6.0
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from catalog.address import printable
-from exporters.instances import Instance
+from exporters.targets.instances import Instance
 
 MAX_NAMED: Final = 16
 _LONGEST: Final = 2000

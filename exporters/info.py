@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
-from exporters import proc
 from exporters.families import Families
 from exporters.fetch import Fetch, FetchError
-from exporters.instances import Instance
 from exporters.look import Look, Result, Task
-from exporters.seen import KEEP_SECONDS, Seen, Told
+from exporters.node import proc
+from exporters.targets.instances import Instance
+from exporters.targets.seen import KEEP_SECONDS, Seen, Told
 
 _TICK: Final = os.sysconf("SC_CLK_TCK")
 ASK_AGAIN_SECONDS: Final = 60.0

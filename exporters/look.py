@@ -14,7 +14,7 @@ from pathlib import Path
 from catalog.config import Config
 from catalog.splice import Page
 from exporters.families import Families
-from exporters.instances import Instance
+from exporters.targets.instances import Instance
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from catalog.splice import Splicer
 from exporters.families import Families
 from exporters.fetch import Fetch
 from exporters.fold import Bounds, Folder
-from exporters.instances import Instance
 from exporters.look import Look, Result, Task
+from exporters.targets.instances import Instance
 
 MAX_LINES: Final = 50_000
 

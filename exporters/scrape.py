@@ -19,29 +19,29 @@ from typing import Final
 from catalog.address import bare_url, printable
 from catalog.config import Config
 from catalog.pages import combine
-from exporters import container, host, infiniband, numa
 from exporters.announce import Announcer
-from exporters.answer import Answer
-from exporters.discovery import Discovery, Found
 from exporters.families import Families
 from exporters.fetch import Fetch, fetch
-from exporters.gpu import Gpu
+from exporters.gpu.collector import Gpu
 from exporters.info import Info
-from exporters.instances import instances, node_name, own_addresses
 from exporters.lanes import Key, Lanes, Outcome, Runner, reason
-from exporters.logs import Logs
+from exporters.logs.collector import Logs
 from exporters.look import Collector, Look, Result, Task
-from exporters.network import Network
-from exporters.pcie import Pcie
+from exporters.node import container, host, infiniband, numa
+from exporters.node.network import Network
+from exporters.node.pcie import Pcie
+from exporters.node.pressure import Pressure
+from exporters.node.process import Process
+from exporters.node.pss import Pss
 from exporters.peers import Peers
-from exporters.pressure import Pressure
-from exporters.probe import Probe
-from exporters.process import Process
-from exporters.pss import Pss
-from exporters.seen import Seen
-from exporters.sources import Sources
+from exporters.probe.collector import Probe
+from exporters.targets.discovery import Discovery, Found
+from exporters.targets.instances import instances, node_name, own_addresses
+from exporters.targets.seen import Seen
+from exporters.targets.sources import Sources
+from exporters.targets.wanted import Wanted
 from exporters.vllm import Vllm
-from exporters.wanted import Wanted
+from exporters.web.answer import Answer
 
 FAR: Final = frozenset({"vllm", "peers", "info", "kubernetes"})
 """Collectors that ask over the network: a target that hangs may hang them."""

@@ -21,12 +21,12 @@ from typing import Any, Final
 
 from catalog.address import listen_address
 from catalog.config import Config, ConfigError
-from exporters.handler import Handler, Request
-from exporters.on_request import OnRequest
-from exporters.places import Place, Places
 from exporters.scrape import Exporter
-from exporters.web import Settings, Web
-from exporters.web_tls import may_connect
+from exporters.targets.places import Place, Places
+from exporters.web.handler import Handler, Request
+from exporters.web.listen import Settings, Web
+from exporters.web.on_request import OnRequest
+from exporters.web.tls import may_connect
 
 MAX_CONNECTIONS: Final = 32
 REQUEST_SECONDS: Final = 10.0

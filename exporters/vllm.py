@@ -11,9 +11,9 @@ from typing import Final
 from catalog.splice import Splicer
 from exporters.families import Families
 from exporters.fetch import Fetch
-from exporters.instances import Instance
 from exporters.look import Look, Result, Task
-from exporters.seen import Seen
+from exporters.targets.instances import Instance
+from exporters.targets.seen import Seen
 
 _MODEL = re.compile(rb'[{,]model_name="((?:[^"\\\n]|\\.)+)"')
 _UNESCAPED: Final = {"\\n": "\n", '\\"': '"', "\\\\": "\\"}

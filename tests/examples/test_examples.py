@@ -21,7 +21,7 @@ import yaml
 
 import leadline
 from catalog.config import ENV_PREFIX, Config, load
-from exporters.web_config import read
+from exporters.web.config import read
 from stack.binaries import find
 
 ROOT = Path(__file__).resolve().parents[2]

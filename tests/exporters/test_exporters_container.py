@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from catalog.config import Config, load
-from exporters import container, infiniband, network, numa, pcie, proc
-from exporters.cmdline import Launch
-from exporters.discovery import Discovery, Found, Member
-from exporters.instances import Instance
 from exporters.look import Look, Task
-from exporters.process import Process
-from exporters.pss import Pss
+from exporters.node import container, infiniband, network, numa, pcie, proc
+from exporters.node.process import Process
+from exporters.node.pss import Pss
 from exporters.scrape import Exporter
+from exporters.targets.cmdline import Launch
+from exporters.targets.discovery import Discovery, Found, Member
+from exporters.targets.instances import Instance
 
 POD = "/kubepods.slice/kubepods-pod1.slice"
 SCOPE = f"{POD}/cri-containerd-{'0123456789abcdef' * 4}.scope"

@@ -17,10 +17,10 @@ from catalog.config import Config
 from catalog.labels import without_credentials
 from catalog.pages import merge
 from catalog.splice import Splicer
-from exporters import proc
-from exporters.cmdline import Launch, Title, launch, title
-from exporters.discovery import LOOK_AGAIN_SECONDS, Discovery
+from exporters.node import proc
 from exporters.scrape import Exporter
+from exporters.targets.cmdline import Launch, Title, launch, title
+from exporters.targets.discovery import LOOK_AGAIN_SECONDS, Discovery
 
 KEY = "sk-do-not-tell-0123456789"
 Grow = Callable[[Path, dict[str, str]], Path]

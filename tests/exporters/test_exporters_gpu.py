@@ -14,11 +14,11 @@ import pytest
 from benchmarks.gpu_record import PID, Replayer
 from catalog.config import Config
 from catalog.own import GPU
-from exporters.cmdline import Launch
-from exporters.discovery import Found, Member
-from exporters.gpu import Gpu
-from exporters.instances import Instance
+from exporters.gpu.collector import Gpu
 from exporters.look import Look, Result
+from exporters.targets.cmdline import Launch
+from exporters.targets.discovery import Found, Member
+from exporters.targets.instances import Instance
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "gpu"
 ANSWERS: dict[str, dict[str, Any]] = json.loads((FIXTURES / "readings.json").read_text())

@@ -13,10 +13,10 @@ import pytest
 from catalog import yaml_text
 from catalog.config import Config, ConfigError, load
 from catalog.splice import Splicer
-from exporters import vllm_config
 from exporters.fetch import FetchError, fetch
-from exporters.file_sd import FileSd
 from exporters.scrape import Exporter
+from exporters.targets import vllm_config
+from exporters.targets.file_sd import FileSd
 
 Make = Callable[..., Config]
 

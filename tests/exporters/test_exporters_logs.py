@@ -23,14 +23,14 @@ from catalog.config import Config, load
 from catalog.config_words import Log
 from catalog.signals import SIGNALS
 from catalog.signals_probe import LOGS as SIGNALS_OF_LOGS
-from exporters import logs_count
-from exporters.discovery import Discovery
 from exporters.families import Families
 from exporters.fetch import FetchError
-from exporters.logs_count import Said
-from exporters.logs_lines import MAX_LINE
-from exporters.logs_tail import Lines, Tail
+from exporters.logs import count as logs_count
+from exporters.logs.count import Said
+from exporters.logs.lines import MAX_LINE
+from exporters.logs.tail import Lines, Tail
 from exporters.scrape import Exporter
+from exporters.targets.discovery import Discovery
 
 if TYPE_CHECKING:
     from conftest import StartPrometheus

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from catalog.config import Config
 from catalog.own import OWN
-from exporters.pcie import Pcie
+from exporters.node.pcie import Pcie
 from exporters.scrape import Exporter
 
 TREE = json.loads((Path(__file__).parent.parent / "fixtures" / "sys" / "node.json").read_text())

@@ -25,10 +25,10 @@ import leadline
 from catalog.config import Config, ConfigError, load
 from catalog.signals import SIGNALS
 from exporters.families import Families
-from exporters.probe import labels
-from exporters.probe_count import Counts
-from exporters.probe_round import Outcome, Prober
-from exporters.probe_sse import Events, ProbeError, piece
+from exporters.probe.collector import labels
+from exporters.probe.count import Counts
+from exporters.probe.round import Outcome, Prober
+from exporters.probe.sse import Events, ProbeError, piece
 from exporters.scrape import Exporter
 
 if TYPE_CHECKING:
@@ -558,7 +558,7 @@ def test_signals_read_probes_on_a_real_prometheus(
     serve: Callable[[Exporter], str],
 ) -> None:
     """The exporter's own page: the user's TTFT is the probe's where no router tells it."""
-    monkeypatch.setattr("exporters.probe.random.Random", Hasty)
+    monkeypatch.setattr("exporters.probe.collector.random.Random", Hasty)
     config, exporter = _exporter(gateway, "garbage")
     address = serve(exporter).removeprefix("http://").removesuffix("/metrics")
     scrape = {"job_name": "leadline", "scrape_interval": "1s",
@@ -624,7 +624,7 @@ def test_a_scrape_never_waits_for_a_probe(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One in flight, and the page is there with zeros meanwhile; without a url there is nothing."""
-    monkeypatch.setattr("exporters.probe.random.Random", Hasty)
+    monkeypatch.setattr("exporters.probe.collector.random.Random", Hasty)
     _, exporter = _exporter(gateway, "silent")
     for _ in range(3):
         page = exporter.page().decode()

@@ -17,9 +17,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from catalog.address import listen_address
 from catalog.config import Config
 from catalog.config_targets import Target
-from exporters.cmdline import Launch
-from exporters.discovery import Discovery, Found
 from exporters.scrape import Exporter
+from exporters.targets.cmdline import Launch
+from exporters.targets.discovery import Discovery, Found
 from stack import binaries
 from stack.configs import Job
 

@@ -24,9 +24,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from catalog.config import Config, ConfigError, load
 from catalog.config_targets import Pods
 from exporters.fetch import FetchError
-from exporters.file_sd import FileSd
-from exporters.kubernetes import targets
 from exporters.scrape import Exporter
+from exporters.targets.file_sd import FileSd
+from exporters.targets.kubernetes import targets
 
 TOKEN = "token-do-not-tell-0123"  # noqa: S105 - nobody's
 Make = Callable[..., Config]

@@ -14,12 +14,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from catalog.config import Config
 from catalog.own_targets import SETTINGS
-from exporters import rooted, vllm_config
-from exporters.arguments import size
-from exporters.cmdline import Launch, launch
-from exporters.discovery import Discovery
-from exporters.ranks import Ranks
+from exporters.node import rooted
 from exporters.scrape import Exporter
+from exporters.targets import vllm_config
+from exporters.targets.arguments import size
+from exporters.targets.cmdline import Launch, launch
+from exporters.targets.discovery import Discovery
+from exporters.targets.ranks import Ranks
 
 KEY = "sk-do-not-tell-0123456789"
 Grow = Callable[[Path, dict[str, str]], Path]

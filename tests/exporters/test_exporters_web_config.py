@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import leadline
 from catalog.config import ConfigError
-from exporters.web import Web
-from exporters.web_auth import bcrypt_check
-from exporters.web_config import WebConfig, read
+from exporters.web.auth import bcrypt_check
+from exporters.web.config import WebConfig, read
+from exporters.web.listen import Web
 
 SECRET = "hunter2-never-shown"  # noqa: S105 - made up
 HASH = "$2y$04$6chr.lfXQ7XuzFOTCOH/xejKN9hm3sGeFvL/UmVlca3cR5FwjYIZK"  # of "secret"

@@ -22,8 +22,8 @@ from catalog.config import Config
 from catalog.exposition import CONTENT_TYPE, OPENMETRICS, exemplar
 from catalog.pages import combine, open_text, text
 from catalog.splice import Splicer
-from exporters.negotiation import takes_gzip, wants_openmetrics
 from exporters.scrape import Exporter
+from exporters.web.negotiation import takes_gzip, wants_openmetrics
 from stack.binaries import find
 
 Make = Callable[..., Config]

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from catalog.config import Config
 from exporters.fetch import FetchError, fetch
-from exporters.on_request import OnRequest, UnknownTargetError
 from exporters.scrape import Exporter
+from exporters.web.on_request import OnRequest, UnknownTargetError
 
 Make = Callable[..., Config]
 Get = Callable[..., bytes]

@@ -18,11 +18,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from catalog.config import Config
-from exporters.handler import Writer
-from exporters.places import Places
 from exporters.scrape import Exporter
 from exporters.server import MAX_CONNECTIONS, run
-from exporters.web import Web
+from exporters.targets.places import Places
+from exporters.web.handler import Writer
+from exporters.web.listen import Web
 
 Make = Callable[..., Config]
 Get = Callable[..., bytes]
@@ -270,7 +270,7 @@ def test_clients_that_leave_in_the_middle_cost_no_place(
 
 def test_a_client_that_reads_slowly_is_left_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """The time is for the whole answer: a byte now and then does not stretch it."""
-    monkeypatch.setattr("exporters.handler.ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr("exporters.web.handler.ANSWER_SECONDS", 0.3)
     ours, theirs = socket.socketpair()
     done = threading.Event()
 

@@ -20,8 +20,8 @@ import trustme
 from catalog.config import Config
 from exporters.scrape import Exporter
 from exporters.server import MAX_CONNECTIONS
-from exporters.web import Web
-from exporters.web_auth import LONGEST_PASSWORD, WAITING, Login, Logins
+from exporters.web.auth import LONGEST_PASSWORD, WAITING, Login, Logins
+from exporters.web.listen import Web
 
 Make = Callable[..., Config]
 Serve = Callable[..., str]

@@ -36,17 +36,19 @@ with atheris.instrument_imports(include=["catalog", "exporters"]):
     from catalog.exposition import parse_line
     from catalog.pages import combine, open_text, text
     from catalog.splice import Splicer
-    from exporters import cmdline, container, file_sd, network, pcie, proc, web_config
-    from exporters.discovery import Found, Member
     from exporters.families import Families
     from exporters.fold import Folder
     from exporters.info import _labels as labels_of
-    from exporters.instances import Instance
-    from exporters.logs_count import Said
-    from exporters.logs_tail import Lines
+    from exporters.logs.count import Said
+    from exporters.logs.tail import Lines
+    from exporters.node import container, network, pcie, proc
     from exporters.peers import BOUNDS
-    from exporters.probe_sse import Events, ProbeError, piece
-    from exporters.seen import Told, read
+    from exporters.probe.sse import Events, ProbeError, piece
+    from exporters.targets import cmdline, file_sd
+    from exporters.targets.discovery import Found, Member
+    from exporters.targets.instances import Instance
+    from exporters.targets.seen import Told, read
+    from exporters.web import config as web_config
 
 SCRATCH = Path(tempfile.mkdtemp(prefix="leadline-fuzz-"))
 

@@ -1,0 +1,1 @@
+"""What NVML and GPM say of GPUs."""

@@ -1,0 +1,226 @@
+"""Collector `container`: memory, kills and pressure of the cgroups that the vLLM servers run in.
+
+Version 1, version 2, and hybrid hosts, where version 1 keeps the accounts and version 2 knows the
+pressure.
+
+The working set is what the kernel can't take back easily: usage less inactive file pages, as the
+kubelet reckons it when it evicts. The limit is the smallest of the cgroup and its parents, since a
+pod's limit is set above its containers; without any the series is absent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import Final, NamedTuple
+
+from exporters.look import Look, Result, Task
+from exporters.node import proc
+from exporters.targets.instances import Instance
+
+_NO_LIMIT: Final = 1 << 60  # version 1 says "none" by the largest number of pages
+_CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
+
+
+class _Layout(NamedTuple):
+    """Where a version of cgroups keeps things."""
+
+    usage: str
+    limit: str
+    inactive: str
+    anonymous: str
+    shmem: str
+    events: dict[str, tuple[str, str]]
+    """What happened, by our name: the file, and the line in it (empty: its one number)."""
+
+
+_V1: Final = _Layout(
+    "memory.usage_in_bytes", "memory.limit_in_bytes", "total_inactive_file", "total_rss",
+    "total_shmem",
+    {"max": ("memory.failcnt", ""), "oom_kill": ("memory.oom_control", "oom_kill")},
+)  # fmt: skip
+_V2: Final = _Layout(
+    "memory.current", "memory.max", "inactive_file", "anon", "shmem",
+    {name: ("memory.events", name) for name in ("high", "max", "oom", "oom_kill")},
+)  # fmt: skip
+_RESOURCES: Final = ("cpu", "memory", "io")
+
+
+class Memory(NamedTuple):
+    """Memory of one cgroup, in bytes; what it does not tell is None."""
+
+    usage: int
+    working_set: int
+    anonymous: int
+    shmem: int | None
+    limit: int | None
+
+
+def tasks(look: Look) -> Mapping[str, Task]:
+    """Return one task per server that runs here."""
+    here = [i for i in look.instances if i.found is not None]
+    return {i.server: Task(partial(collect, look, i)) for i in here}
+
+
+class Place(NamedTuple):
+    """A memory cgroup: where its hierarchy is mounted, its folder there, and its own path.
+
+    `unified` is its path in version 2, where the process is in a cgroup of both.
+    """
+
+    mount: Path
+    folder: Path
+    path: PurePosixPath
+    unified: PurePosixPath | None = None
+
+
+def collect(look: Look, instance: Instance) -> Result:
+    """Read the cgroups of one server's processes; the host's root is no container."""
+    result = Result()
+    places: dict[str, Place] = {}
+    for member in instance.found.members if instance.found else ():
+        try:
+            place = _place(look, member.pid)
+            if place is None:
+                continue
+            name = short_name(place.path)
+            if name not in places:
+                places[name] = place
+                labels = {**instance.place, "cgroup": name}
+                if _add(result, labels, place):
+                    _pressure(result, labels, look, place)
+            elif places[name] != place:
+                result.problem = f"two cgroups are called {name}: only the first is shown"
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # ended since, or the cgroup of a host without the memory controller
+        except (OSError, ValueError) as error:
+            result.problem = error.strerror or "" if isinstance(error, OSError) else str(error)
+    return result
+
+
+def _add(result: Result, labels: Mapping[str, str], place: Place) -> bool:
+    """Add the memory of a cgroup; tell whether it is one of its own."""
+    memory = read_memory(place.mount, place.folder)
+    layout = _layout(place.mount)
+    if labels["cgroup"] == "/" and memory.limit is None and layout is _V1:
+        return False  # version 1 keeps accounts of the whole host there
+    for name, value in (
+        ("memory", memory.usage), ("working_set", memory.working_set),
+        ("anonymous", memory.anonymous), ("shmem", memory.shmem), ("limit", memory.limit),
+    ):  # fmt: skip
+        if value is not None:
+            result.families.add(f"leadline_container_{name}_bytes", labels, value)
+    for event, (file, line) in layout.events.items():
+        count = _event(place.folder / file, line)
+        if count is not None:
+            told = {**labels, "event": event}
+            result.families.add("leadline_container_memory_events_total", told, count)
+    return True
+
+
+def _event(path: Path, line: str) -> int | None:
+    try:
+        return proc.table(path).get(line) if line else proc.one(path)
+    except FileNotFoundError:
+        return None  # an older kernel
+
+
+def _pressure(result: Result, labels: Mapping[str, str], look: Look, place: Place) -> None:
+    """Add what tasks of the cgroup waited for; on a hybrid host version 2 has it beside."""
+    folder = place.folder
+    if _layout(place.mount) is _V1:
+        if place.unified is None:
+            return
+        folder = look.cgroup / "unified" / place.unified.relative_to("/")
+    for resource in _RESOURCES:
+        try:
+            seconds = proc.pressure(proc.read(folder / f"{resource}.pressure", 4096))
+        except OSError:
+            continue  # a kernel without it, or told to do without
+        for kind, value in seconds.items():
+            told = {**labels, "resource": resource, "kind": kind}
+            result.families.add("leadline_container_pressure_seconds_total", told, value)
+
+
+def _place(look: Look, pid: int) -> Place | None:
+    """Return a process' memory cgroup; None where there is no account of it.
+
+    Raises:
+        OSError: The process is gone.
+        ValueError: Its cgroup lies outside what is mounted here.
+    """
+    paths = _paths(look.proc / str(pid))
+    root = look.cgroup
+    unified = PurePosixPath(paths[""]) if "" in paths else None
+    if unified is not None and ".." in unified.parts:
+        unified = None
+    for controller, mount in (("memory", root / "memory"), ("", root / "unified"), ("", root)):
+        path = PurePosixPath(paths.get(controller, "/"))
+        if ".." in path.parts:
+            raise ValueError(f"cgroup {path} lies outside of this mount: run in the host's cgroups")
+        folder = mount / path.relative_to("/")
+        if (folder / _layout(mount).usage).exists():
+            return Place(mount, folder, path, unified)
+        if (mount / _layout(mount).usage).exists() and _paths(look.proc / "self") == paths:
+            # In one container with it: only that container's part is mounted, as the root.
+            return Place(mount, mount, path, PurePosixPath("/"))
+    return None
+
+
+def _paths(process: Path) -> dict[str, str]:
+    """Return the cgroup paths of a process by controller; version 2 has none by name."""
+    paths: dict[str, str] = {}
+    for line in proc.read(process / "cgroup").decode("utf-8", "replace").split("\n"):
+        _, _, rest = line.partition(":")
+        controllers, _, where = rest.partition(":")
+        if where.startswith("/"):
+            paths.update(dict.fromkeys(controllers.split(","), where))
+    return paths
+
+
+def _layout(mount: Path) -> _Layout:
+    return _V1 if mount.name == "memory" else _V2
+
+
+def read_memory(mount: Path, folder: Path) -> Memory:
+    """Return the memory of the cgroup in *folder* of the hierarchy at *mount*.
+
+    Raises:
+        OSError: It is gone.
+        ValueError: Its files make no sense.
+    """
+    layout = _layout(mount)
+    usage = proc.one(folder / layout.usage)
+    stat = proc.table(folder / "memory.stat")
+    limits = [limit for above in _upwards(mount, folder) if (limit := _limit(above, layout))]
+    for needed in (layout.anonymous, layout.inactive):
+        if needed not in stat:
+            raise ValueError(f"memory.stat has no {needed}")
+    return Memory(
+        usage, max(0, usage - stat[layout.inactive]), stat[layout.anonymous],
+        stat.get(layout.shmem), min(limits, default=None),
+    )  # fmt: skip
+
+
+def _upwards(mount: Path, here: Path) -> Iterator[Path]:
+    while here != mount.parent:
+        yield here
+        here = here.parent
+
+
+def _limit(folder: Path, layout: _Layout) -> int | None:
+    try:
+        text = proc.read(folder / layout.limit).strip()
+    except FileNotFoundError:
+        return None  # the root has no limit
+    if text == b"max":
+        return None
+    limit = proc.number(text)
+    return limit if limit < _NO_LIMIT else None
+
+
+def short_name(path: PurePosixPath) -> str:
+    """Return the last element of a cgroup's path, container ids cut to 12 digits as Docker does."""
+    return _CONTAINER_ID.sub(lambda m: m[0][:12], path.name) or "/"

@@ -1,0 +1,99 @@
+"""Multi-target: `/probe?target=` gives the page of one configured target, and of no other address.
+
+A target is asked for by its name (label `server`) or its URL as configured, and looked up by that
+text alone: nothing that a client sends is ever parsed as an address or connected to.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Final
+
+from catalog.address import bare_url, shown
+from catalog.config import Config
+from catalog.config_targets import Target
+from exporters.fetch import Fetch, fetch
+from exporters.lanes import Lanes
+from exporters.scrape import Exporter
+from exporters.targets.instances import instances, own_addresses
+from exporters.web.answer import Answer
+
+COLLECTORS: Final = ("info", "vllm", "peers")
+
+
+class UnknownTargetError(Exception):
+    """No target of that name is configured; the message is one line."""
+
+
+class OnRequest:
+    """The configured targets, each scraped when it is asked for.
+
+    Args:
+        config: As loaded.
+        fetcher: Reads pages.
+    """
+
+    def __init__(self, config: Config, fetcher: Fetch = fetch) -> None:
+        self._config = config
+        self._fetch = fetcher
+        self._lanes = Lanes()
+        self._names = _names(config)
+        self._exporters: dict[int, Exporter] = {}
+        self._lock = threading.Lock()
+
+    def scrape(self, name: str, seconds: float | None = None) -> Answer:
+        """Return the page of one target with its identity, `leadline_target_up` and the like.
+
+        Raises:
+            UnknownTargetError: There is none of that name.
+        """
+        number = self._names.get(name)
+        if number is None:
+            raise UnknownTargetError(
+                f"{shown(name)} is no target of this exporter: only what exporter.targets names, "
+                "by its server or its url, is probed"
+            )
+        with self._lock:
+            exporter = self._exporters.get(number)
+            if exporter is None:
+                config = _alone(self._config, self._config.exporter.targets[number])
+                exporter = self._exporters[number] = Exporter(
+                    config, fetcher=self._fetch, only=COLLECTORS, lanes=self._lanes
+                )
+        return exporter.scrape(seconds)
+
+    def close(self) -> None:
+        """Let the threads end."""
+        self._lanes.close()
+
+
+def _names(config: Config) -> Mapping[str, int]:
+    """Return the number of each target by all that it may be asked for by; the first one wins."""
+    addresses = own_addresses() if config.exporter.targets else frozenset()
+    names: dict[str, int] = {}
+    for number, target in enumerate(config.exporter.targets):
+        listed, _ = instances(_alone(config, target), [], addresses)
+        for name in (*(one.server for one in listed), target.url, bare_url(target.url)):
+            names.setdefault(name, number)
+    return names
+
+
+def _alone(config: Config, target: Target) -> Config:
+    """Return the configuration of an exporter that has this target and looks for no other."""
+    told = config.exporter
+    exporter = type(told).model_construct(
+        node=told.node,
+        deadline=told.deadline,
+        target_timeout=told.target_timeout,
+        max_page=told.max_page,
+        discover=False,
+        targets=(target.model_copy(update={"on_request": False}),),
+    )
+    return Config.model_construct(
+        cluster=config.cluster,
+        namespace=config.namespace,
+        deployment=config.deployment,
+        deployments=config.deployments,
+        exporter=exporter,
+    )
