@@ -44,6 +44,8 @@ class Run:
     checks: list[str] = field(default_factory=list)
     scenarios: list[str] = field(default_factory=list)
     cpu: float = 0.0
+    _quiet: dict[tuple[str, int], Alarms] = field(default_factory=dict, repr=False)
+    _caught: dict[tuple[str, int, str], Leads] = field(default_factory=dict, repr=False)
 
     def kinds(self, *, leak: bool) -> list[str]:
         """Return the names of the cases with, or without, a leak."""
@@ -59,12 +61,18 @@ class Run:
 
     def quiet(self, name: str, setting: int) -> Alarms:
         """Return the false alarms of a detector over all kinds of series without a leak."""
-        return together([alarms(h, setting) for h in self.heard[name] if not h.case.leak])
+        if (name, setting) not in self._quiet:
+            several = [alarms(h, setting) for h in self.heard[name] if not h.case.leak]
+            self._quiet[name, setting] = together(several)
+        return self._quiet[name, setting]
 
     def caught(self, name: str, setting: int, kind: str = "") -> Leads:
         """Return the leads of a detector over the leaks whose name begins with *kind*."""
-        return joined([leads(h, setting) for h in self.heard[name]
-                       if h.case.leak and h.case.name.startswith(kind)])  # fmt: skip
+        if (name, setting, kind) not in self._caught:
+            several = [leads(h, setting) for h in self.heard[name]
+                       if h.case.leak and h.case.name.startswith(kind)]  # fmt: skip
+            self._caught[name, setting, kind] = joined(several)
+        return self._caught[name, setting, kind]
 
     def within(self, name: str, budget: float) -> int | None:
         """Return the setting with the largest mean lead among those within a budget, or None."""
