@@ -22,7 +22,7 @@ BEFORE = 12 * HOUR  # of mix that must be known before the fall
 LEARNT = 48 * HOUR  # of a new mix before its own healthy levels are known
 LENGTH = 1.08  # times the longest (or shortest) hour before, for lengths
 DEMAND = 1.30  # and for requests
-RESTORED = 0.7  # share of a lost hit ratio that the tiers behind must make up for
+RESTORED = 0.5  # share of a lost hit ratio that the tiers behind must make up for
 SIGNALS = (
     "input_tokens_rate", "output_tokens_rate", "request_rate", "requests_running",
     "external_hit_ratio",
