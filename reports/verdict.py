@@ -26,6 +26,8 @@ UNSEEN_END: Final = 0.02
 WORDS: Final[dict[Verdict, str]] = {"pass": "Passed", "fail": "Failed", "unknown": "Can't say"}
 ESSENTIAL: Final = frozenset({"host_anon_swap", "tpot_mean", "ttft_user_mean"})
 """Without these nobody can say that the memory and the service levels held."""
+COSTS: Final = frozenset({"creep", "rollout", "straggler"})
+"""Kinds that say what something costs, not that anything ends."""
 MOST_WORSE: Final = 6
 SERVED: Final = ("Service level", "Tails")
 RULES: Final[dict[str, str]] = {
@@ -131,9 +133,14 @@ def _findings(
     failed = [one.sentence for one in told if one.first.state == "firing"]
     # What is judged against its limit alone is the matter of the rule on drifts.
     watched = {n for who, names in JUDGED.items() if who not in TOWARDS_LIMIT for n in names}
-    blind = [_cause(f) for f in findings if f.kind == "unknown" or f.state == "watch"]
+    blind = [_cause(f) for f in findings if f.kind == "unknown" or _pending(f)]
     blind += [_is_unknown(r) for r in rows if _required(r) and r.signal.name in watched]
     return _rule("findings", failed, unseen + blind)
+
+
+def _pending(finding: Finding) -> bool:
+    """Whether it may yet be what fails a soak: what only costs more is a note until it fires."""
+    return finding.state == "watch" and finding.kind not in COSTS
 
 
 def _drift(rows: Sequence[Row], told: Sequence[Incident], unseen: list[str]) -> Rule:

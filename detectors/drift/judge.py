@@ -139,21 +139,26 @@ def _news(unknown: list[Finding], found: list[Finding]) -> list[Finding]:
 
 
 def _once(found: list[Finding]) -> list[Finding]:
-    """Return *found* with creep as a note where the forecast of the same series fires.
+    """Return *found* with each story told once.
 
-    Both say that the same latency grows; one of them is enough to wake somebody.
+    A creep is a note where the forecast of the same series fires: both say that the same latency
+    grows, and one of them is enough to wake somebody. Ranks that differ since one of them leaks
+    are told by the leak, which also says since when and how fast.
     """
     told = {
         (finding.signal, frozenset(finding.labels.items()))
         for finding in found
         if finding.kind == "forecast" and finding.state == "firing"
     }
-    return [
-        replace(finding, severity="report")
-        if finding.kind == "creep" and (finding.signal, frozenset(finding.labels.items())) in told
-        else finding
-        for finding in found
-    ]
+    leaks = [(f.signal, f.labels.items()) for f in found if f.kind == "leak"]
+    out = []
+    for finding in found:
+        of, place = finding.signal, finding.labels.items()
+        if finding.kind == "straggler" and any(of == s and place <= p for s, p in leaks):
+            continue
+        note = finding.kind == "creep" and (of, frozenset(place)) in told
+        out.append(replace(finding, severity="report") if note else finding)
+    return out
 
 
 def graded(finding: Finding) -> Finding:
