@@ -82,7 +82,7 @@ def as_dict(soak: Soak, summary: Summary, source: str, made: float) -> dict[str,
                 "metrics": [metric.name for metric in signal.metrics],
             }
             for signal, why in soak.absent
-            if signal.name not in places.HIDDEN
+            if signal.name in places.SHOWN
         ],
         "written": made,
         "version": overview.release(),

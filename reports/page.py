@@ -47,7 +47,7 @@ def render(soak: Soak, summary: Summary, source: str, made: float) -> str:
         cards=[card(one, soak.judged, soak.config) for one in told[:MOST_CARDS]],
         more_cards=max(0, len(told) - MOST_CARDS),
         unjudged=[f.cause for f in soak.findings if f.kind == "unknown"],
-        absent=[(signal, why) for signal, why in soak.absent if signal.name not in places.HIDDEN],
+        absent=[(signal, why) for signal, why in soak.absent if signal.name in places.SHOWN],
         meaning=places.meaning(SIGNALS.values()),
         share=words.share,
         value=words.value,

@@ -13,6 +13,7 @@ from catalog.panel import Labels, Panel
 from catalog.signal import Signal
 from catalog.signals import NOT_DECODE, NOT_PREFILL, SIGNALS
 
+# What a week is judged by. Signals that only explain one of these are on the boards.
 GROUPS: Final[dict[str, tuple[str, ...]]] = {
     "Service level": ("ttft_user_mean", "tpot_mean", "ttft_mean", "itl_mean", "e2e_mean",
                       "error_ratio"),
@@ -22,20 +23,22 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
                              "drafts_rate"),
     "Queues and KV cache": ("queue_mean", "prefill_time_mean", "decode_time_mean",
                             "requests_waiting", "requests_waiting_capacity", "kv_fetch_waiting",
-                            "kv_usage", "preemption_rate", "prefix_hit_ratio",
-                            "external_hit_ratio"),
+                            "kv_fetch_time_mean", "kv_usage", "preemption_rate",
+                            "prefix_hit_ratio", "external_hit_ratio", "restore_bytes_rate"),
     "KV transfer": ("transfer_time_mean", "transfer_bytes_rate", "transfer_failures_rate",
                     "notification_failures_rate", "leases_expired_rate",
                     "reads_after_expiry_rate"),
     "Tails": ("ttft_p50", "ttft_p90", "ttft_p99", "tpot_p50", "tpot_p99", "itl_p99"),
     "Traffic": ("request_rate", "input_tokens_rate", "output_tokens_rate",
                 "computed_tokens_rate", "tokens_per_step", "requests_running"),
+    "Probes": ("probe_ttft", "probe_tpot", "probe_error_ratio", "probe_wrong_ratio"),
+    "GPUs": ("gpu_utilization", "gpu_memory_activity", "gpu_memory_used", "gpu_power",
+             "gpu_power_limit", "gpu_sm_clock", "gpu_temperature", "gpu_sm_active",
+             "gpu_sm_occupancy", "gpu_tensor_active", "gpu_dram_active"),
+    "Faults": ("gpu_xid_rate", "gpu_ecc_rate", "host_oom_kills_rate", "rdma_errors_rate",
+               "network_errors_rate", "engines_missing"),
 }  # fmt: skip
-HIDDEN: Final = frozenset(
-    {"process_start_time", "container_limit", "host_memory_total", "finished_rate_by_reason",
-     "requests_waiting_by_reason", "kv_fetch_by_stage"}
-)  # fmt: skip
-"""Read for their own sake by nobody: limits, start times, and splits of what is shown."""
+SHOWN: Final = frozenset(name for names in GROUPS.values() for name in names)
 ALWAYS: Final = frozenset(
     {"ttft_mean", "e2e_mean", "queue_mean", "request_rate", "requests_running",
      "requests_waiting", "kv_usage", "host_anon_swap", "tpot_mean", "ttft_user_mean"}
@@ -149,9 +152,7 @@ def _barred(signal: Signal, pool: str) -> bool:
 def shown() -> list[tuple[str, Signal]]:
     """Return every signal of the report with its group, in the order of the report."""
     grouped = {name: group for group, names in GROUPS.items() for name in names}
-    listed = [(group, SIGNALS[name]) for name, group in grouped.items() if name in SIGNALS]
-    rest = [s for name, s in SIGNALS.items() if name not in grouped and name not in HIDDEN]
-    return listed + [("Other", signal) for signal in rest]
+    return [(group, SIGNALS[name]) for name, group in grouped.items() if name in SIGNALS]
 
 
 def meaning(signals: Iterable[Signal]) -> str:

@@ -132,7 +132,8 @@ def _findings(
 ) -> Rule:
     failed = [one.sentence for one in told if one.first.state == "firing"]
     # What is judged against its limit alone is the matter of the rule on drifts.
-    watched = {n for who, names in JUDGED.items() if who not in TOWARDS_LIMIT for n in names}
+    quiet = {*TOWARDS_LIMIT, *COSTS}
+    watched = {n for who, names in JUDGED.items() if who not in quiet for n in names}
     blind = [_cause(f) for f in findings if f.kind == "unknown" or _pending(f)]
     blind += [_is_unknown(r) for r in rows if _required(r) and r.signal.name in watched]
     return _rule("findings", failed, unseen + blind)
