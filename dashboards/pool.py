@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from catalog import promql
+from catalog.signals import SIGNALS
 from dashboards.make import buckets, heatmap, signals
-from dashboards.panel import Board, Row
+from dashboards.panel import Board, Panel, Query, Row
+from dashboards.variables import condition
 
 _LATENCY: Final = Row(
     "Latency",
@@ -70,9 +73,31 @@ _DOUBT: Final = Row(
     ),
 )  # fmt: skip
 
+
+def _age() -> Panel:
+    start = promql.selector(SIGNALS["instance_start"].record, condition("server"))
+    return Panel(
+        "Age of incarnations",
+        "Time since each server started, with what it runs: a new line is a rollout, and latencies "
+        "before and after it are compared at the same load.",
+        "s", (Query(f"time() - {start}", "{{server}} {{vllm_version}} {{image}}"),), low=0.0,
+    )  # fmt: skip
+
+
+_SERVERS: Final = Row(
+    "Servers beside each other",
+    (
+        signals(("ttft_mean_by_server",)),
+        signals(("tpot_mean_by_server",)),
+        signals(("itl_mean_by_server",)),
+        signals(("request_rate_by_server",)),
+        _age(),
+    ),
+)
+
 BOARD: Final = Board(
     "leadline-pool",
     "Leadline / One pool",
     "Latency, load and cache of the chosen pool; of all pools side by side when none is chosen.",
-    (_LATENCY, _LOAD, _CACHE, _PROBE, _DOUBT),
+    (_LATENCY, _LOAD, _CACHE, _SERVERS, _PROBE, _DOUBT),
 )
