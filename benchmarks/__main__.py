@@ -20,7 +20,7 @@ BENCHES: dict[str, tuple[str, str]] = {
     "calibrate": ("benchmarks.calibrate", "the event simulation beside published tables"),
     "simulate": ("benchmarks.simulate", "cost of simulating a week of 24 GPUs as tables"),
     "demo": ("benchmarks.demo", "time from the demo's start to its page"),
-    "overhead": ("benchmarks.live.overhead", "what scraping costs a real vLLM pair (minutes)"),
+    "overhead": ("benchmarks.live.overhead", "what scraping costs a real vLLM server (minutes)"),
     "recorded": ("benchmarks.recorded", "lead time and false alarms of the live run on record"),
 }
 ALONE = ("exporter", "processes", "detect", "recorded", "demo")
