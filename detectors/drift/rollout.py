@@ -37,7 +37,7 @@ COLD = 1800.0  # seconds after the last start that are no plateau yet
 BEFORE, AFTER = 3 * DAY, DAY / 2  # seconds looked at
 AT_ONCE = 3 * 3600.0  # after it: what comes later is not the rollout's
 LEAST_BEFORE, LEAST_AFTER = 3 * 3600.0, 3600.0
-WORTH = 0.03  # smallest effect
+WORTH = 0.03  # smallest effect: all of its interval lies beyond
 PLACEBO = 0.9  # of the placebos lie below what is worth a word
 HALF = 0.5  # of the effect must be there at once
 BATCHES = 6
@@ -106,7 +106,7 @@ def _one(
         return None
     low, high = (math.expm1(effect.size + sign * Z90 * effect.error) for sign in (-1, 1))
     worse = math.expm1(effect.size)
-    if min(abs(low), abs(high)) == 0 or low * high <= 0 or abs(worse) < WORTH:
+    if low * high <= 0 or min(abs(low), abs(high)) < WORTH:
         return None
     if abs(effect.size) <= effect.placebo:
         return None
