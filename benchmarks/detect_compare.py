@@ -186,7 +186,7 @@ def ask(task: Task, name: str, part: Part) -> list[Heard]:
 
 
 def _made(hosts: Hosts, rng: np.random.Generator) -> Injected:
-    raise NotImplementedError(f"{hosts.name}: its series were made already ({rng})")
+    raise RuntimeError(f"{hosts.name}: its series were made already ({rng})")
 
 
 @contextmanager

@@ -55,13 +55,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--scrapes", type=int, default=100, help="scrapes measured")
     parser.add_argument("--json", action="store_true", help="print JSON")
     arguments = parser.parse_args(argv)
-    figures = measure(arguments.scrapes)
-    if arguments.json:
-        print(json.dumps(figures))
-    else:
-        for name, value in figures.items():
-            print(f"{name:42} {value:10.3f}")
+    show(measure(arguments.scrapes), as_json=arguments.json)
     return 0
+
+
+def show(figures: Mapping[str, float], *, as_json: bool) -> None:
+    """Print figures: for a person a line each, or as JSON."""
+    if as_json:
+        print(json.dumps(figures))
+        return
+    for name, value in figures.items():
+        print(f"{name:48} {value:10.3f}")
 
 
 def measure(scrapes: int) -> dict[str, float]:

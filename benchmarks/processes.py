@@ -10,7 +10,6 @@ scrapes.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import socket
 import subprocess
@@ -24,7 +23,7 @@ from typing import Final
 
 import psutil
 
-from benchmarks.exporter import ROOT, address_of, get
+from benchmarks.exporter import ROOT, address_of, get, show
 from stack import binaries
 from stack.errors import MissingProgramError
 
@@ -67,12 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except MissingProgramError as error:
         print(error, file=sys.stderr)
         return 2
-    figures = measure(arguments.scrapes)
-    if arguments.json:
-        print(json.dumps(figures))
-    else:
-        for name, value in figures.items():
-            print(f"{name:48} {value:10.3f}")
+    show(measure(arguments.scrapes), as_json=arguments.json)
     return 0
 
 

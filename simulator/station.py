@@ -7,11 +7,14 @@ change of speed touches one number and not every request.
 from __future__ import annotations
 
 import heapq
+from abc import ABC, abstractmethod
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf
-from typing import Final
+from typing import Any, Final, Generic, TypeVar
+
+_End = TypeVar("_End", bound=tuple[Any, ...])
 
 BATCH: Final = 8192.0
 """Tokens that a prefill rank computes together (`--max-num-batched-tokens`)."""
@@ -105,7 +108,36 @@ class Rank:
         return sum(request.computed for request in (*self.batch, *self.queue))
 
 
-class Prefill:
+class _Shared(ABC, Generic[_End]):
+    """Work that goes on at a rate which changes with what is there.
+
+    The clock runs at that rate, so that the reading at which a piece is done never changes;
+    `_ends` is a heap of pieces by that reading.
+    """
+
+    def __init__(self) -> None:
+        self._clock = 0.0
+        self._at = 0.0
+        self._ends: list[_End] = []
+
+    @abstractmethod
+    def _rate(self) -> float:
+        """Return how fast the clock runs now."""
+
+    def advance(self, now: float) -> None:
+        """Let the work go on until *now*."""
+        self._clock += (now - self._at) * self._rate()
+        self._at = now
+
+    def next(self) -> float:
+        """Return when the next piece is done, if nothing changes."""
+        if not self._ends:
+            return inf
+        soonest: float = self._ends[0][0]
+        return self._at + max(soonest - self._clock, 0.0) / self._rate()
+
+
+class Prefill(_Shared[tuple[float, int]]):
     """An instance whose ranks compute batch after batch; the more are busy, the slower is each.
 
     Args:
@@ -119,13 +151,11 @@ class Prefill:
     def __init__(
         self, ranks: int, speed: float, fixed: float, crowd: float, cache: Callable[[], Cache]
     ) -> None:
+        super().__init__()
         self.ranks = [Rank(cache()) for _ in range(ranks)]
         self._speed = speed
         self._fixed = fixed
         self._crowd = crowd
-        self._clock = 0.0
-        self._at = 0.0
-        self._ends: list[tuple[float, int]] = []
 
     @property
     def waiting(self) -> int:
@@ -140,11 +170,6 @@ class Prefill:
     def _rate(self) -> float:
         busy = len(self._ends)
         return 1.0 / (1.0 + self._crowd * (busy - 1)) if busy else 0.0
-
-    def advance(self, now: float) -> None:
-        """Let the work go on until *now*."""
-        self._clock += (now - self._at) * self._rate()
-        self._at = now
 
     def add(self, number: int, request: Request, now: float) -> None:
         """Queue a request on the rank called *number*."""
@@ -165,12 +190,6 @@ class Prefill:
         work = tokens / self._speed + self._fixed
         heapq.heappush(self._ends, (self._clock + work, number))
 
-    def next(self) -> float:
-        """Return when a rank is done, if nothing changes."""
-        if not self._ends:
-            return inf
-        return self._at + max(self._ends[0][0] - self._clock, 0.0) / self._rate()
-
     def pop(self, now: float) -> list[Request]:
         """Return the batch that is done at *now*, and begin the next one of its rank."""
         self.advance(now)
@@ -182,7 +201,7 @@ class Prefill:
         return done
 
 
-class Decode:
+class Decode(_Shared[tuple[float, int, Request]]):
     """An instance whose ranks step together over one batch.
 
     Args:
@@ -195,13 +214,11 @@ class Decode:
     def __init__(
         self, step: Callable[[int, float], float], length: float, most: int, room: float
     ) -> None:
+        super().__init__()
         self._step = step
         self._length = length
         self._most = most
         self._room = room
-        self._clock = 0.0
-        self._at = 0.0
-        self._ends: list[tuple[float, int, Request]] = []
         self._context = 0.0
         self._count = 0
         self.queue: deque[Request] = deque()
@@ -213,11 +230,6 @@ class Decode:
 
     def _rate(self) -> float:
         return self._length / self._step(len(self._ends), self._context) if self._ends else 0.0
-
-    def advance(self, now: float) -> None:
-        """Let the steps go on until *now*."""
-        self._clock += (now - self._at) * self._rate()
-        self._at = now
 
     def add(self, request: Request, now: float) -> None:
         """Take a request into the batch, or let it wait."""
@@ -235,12 +247,6 @@ class Decode:
             self._context += request.prompt + request.output / 2.0
             request.first = request.first or now + self._step(len(self._ends) + 1, self._context)
             heapq.heappush(self._ends, (self._clock + request.output, self._count, request))
-
-    def next(self) -> float:
-        """Return when a request is done, if nothing changes."""
-        if not self._ends:
-            return inf
-        return self._at + max(self._ends[0][0] - self._clock, 0.0) / self._rate()
 
     def pop(self, now: float) -> Request:
         """Return the request that is done at *now*."""

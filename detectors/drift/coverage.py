@@ -18,6 +18,12 @@ QUIET = 3600.0  # seconds without a trial that are a quiet night, not a ratio th
 NEED_NOT_TRY = ("prefill", "encode", "router")  # pools with counters of drafts that never draft
 
 
+def stopped(panel: Panel, row: int, as_of: float) -> bool:
+    """Whether a series has no sample, or had its last too long before *as_of*."""
+    seen = np.flatnonzero(np.isfinite(panel.values[row]))
+    return not len(seen) or bool(as_of - panel.times[seen[-1]] > STALE_STEPS * panel.step)
+
+
 @dataclass(frozen=True)
 class Coverage:
     """What is known of each series of a panel at one moment.

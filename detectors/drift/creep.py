@@ -24,7 +24,7 @@ from catalog.units import human_duration
 from detectors.drift.buckets import BUCKETS, fill
 from detectors.drift.compete import GROWING, compete
 from detectors.drift.context import Z90, LimitsLike, where
-from detectors.drift.coverage import STALE_STEPS
+from detectors.drift.coverage import stopped
 from detectors.drift.creep_load import (
     DAY,
     Bins,
@@ -148,8 +148,7 @@ def _one(
     as_of: float,
 ) -> Finding | None:
     """Return the finding about one series that the screen let through."""
-    seen = np.flatnonzero(np.isfinite(panel.values[row]))
-    if not len(seen) or as_of - panel.times[seen[-1]] > STALE_STEPS * panel.step:
+    if stopped(panel, row, as_of):
         return None
     bins = load_bins(panel, row, panels)
     if bins is None or len(bins.times) < BUCKETS:

@@ -23,7 +23,7 @@ from catalog.units import human, human_duration
 from detectors.drift.buckets import BUCKETS, fill
 from detectors.drift.compete import GROWING, compete
 from detectors.drift.context import TICKET_BELOW, Z90, LimitsLike, where
-from detectors.drift.coverage import STALE_STEPS
+from detectors.drift.coverage import stopped
 from detectors.drift.leak_growth import DAY, STANDING, WARMING
 from detectors.finding import Finding, State, finding_id
 
@@ -99,9 +99,9 @@ def find_forecasts(panels: Mapping[str, Panel], limits: LimitsLike, as_of: float
 
 def _one(panel: Panel, row: int, limit: float, as_of: float) -> Finding | None:
     """Return the finding about one series, from the longest window that shows its growth."""
-    seen = np.flatnonzero(np.isfinite(panel.values[row]))
-    if not len(seen) or as_of - panel.times[seen[-1]] > STALE_STEPS * panel.step:
+    if stopped(panel, row, as_of):
         return None
+    seen = np.flatnonzero(np.isfinite(panel.values[row]))
     span = (len(panel.times) - int(seen[0])) * panel.step / DAY
     for days in WINDOWS if span >= WINDOWS[-1] else YOUNG:
         window = _window(panel, row, days) if days <= span else None

@@ -22,7 +22,7 @@ from catalog.panel import FloatArray, Labels, Panel
 from catalog.signals import SIGNALS as CATALOGUE
 from catalog.units import human_duration
 from detectors.drift.context import Z90, LimitsLike, where
-from detectors.drift.coverage import STALE_STEPS
+from detectors.drift.coverage import stopped
 from detectors.drift.creep import SIGNALS as LATENCIES
 from detectors.drift.creep import load_bins
 from detectors.drift.creep_load import DAY, Bins, BoolArray, explained, pool_key
@@ -93,8 +93,7 @@ def _one(
     as_of: float,
 ) -> Finding | None:
     """Return the finding about one latency."""
-    seen = np.flatnonzero(np.isfinite(panel.values[row]))
-    if not len(seen) or as_of - panel.times[seen[-1]] > STALE_STEPS * panel.step:
+    if stopped(panel, row, as_of):
         return None
     earlier = [one for one in every if one.end < newest.begin]
     bins = load_bins(panel, row, panels)

@@ -13,12 +13,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
 
 from catalog import yaml_text
 from catalog.address import printable
 from catalog.config import ConfigError
+from catalog.section import Section
 from catalog.signals import unknown
 from catalog.units import duration
 
@@ -38,15 +39,10 @@ _HEADERS: Final[dict[str, tuple[str, ...]]] = {
 """The headers that may be added, and what they may say where that is fixed."""
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+class _Strict(Section):
+    """A section whose errors show no value: it may be a password."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _empty_is_default(cls, value: object) -> object:
-        if not isinstance(value, Mapping):
-            return {} if value is None else value
-        return {k: v for k, v in value.items() if v is not None or k not in cls.model_fields}
+    model_config = ConfigDict(hide_input_in_errors=True)
 
 
 class Tls(_Strict):
