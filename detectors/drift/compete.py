@@ -25,6 +25,8 @@ from detectors.drift.compete_design import (
     ENDING_PAIRS,
     GROWING,
     PAIR_MEMBER,
+    STANDING,
+    WARMING,
     Whitened,
     designs,
     whitening,
@@ -46,7 +48,9 @@ QUANTUM = 2e-3  # smallest noise assumed, as a share of the range: data is never
 
 Worth = Callable[["Competition"], FloatArray]
 
-__all__ = ["ENDING", "GROWING", "Competition", "compete", "season_score"]
+__all__ = [
+    "ENDING", "GROWING", "STANDING", "WARMING", "Competition", "compete", "season_score",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)

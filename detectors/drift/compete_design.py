@@ -16,6 +16,8 @@ from detectors.drift.shapes import columns, season
 
 GROWING = ("hinge", "hinge+step", "hinge+fill")
 ENDING = ("flat", "step", "step+step", "warm_up", "warm_up+step", "fill+fill", "ramp", "ramp+step")
+WARMING = ("warm_up", "warm_up+step", "fill+fill", "ramp", "ramp+step")
+STANDING = tuple(name for name in ENDING if name not in WARMING)
 ENDING_PAIRS = ("step+step", "warm_up+step", "fill+fill", "ramp+step")
 PAIR_MEMBER = {"step": "pair_step"}  # in pairs, steps are tried at fewer places
 PAIR_STEPS = 21  # step places tried in pairs: a third of the buckets is enough there

@@ -22,57 +22,26 @@ from catalog.panel import FloatArray, Labels, Panel
 from catalog.signals import SIGNALS as CATALOGUE
 from catalog.units import human_duration
 from detectors.drift.buckets import BUCKETS, fill
-from detectors.drift.compete import GROWING, compete
+from detectors.drift.compete import GROWING, STANDING, WARMING, compete
 from detectors.drift.context import Z90, LimitsLike, where
 from detectors.drift.coverage import stopped
 from detectors.drift.creep_load import (
     DAY,
     Bins,
     BoolArray,
-    beside,
-    binned,
     explained,
-    logarithm,
     medians,
     pool_key,
 )
 from detectors.drift.creep_screen import raised
 from detectors.drift.creep_trend import trend
+from detectors.drift.latencies import LATENCIES, load_bins
 from detectors.drift.rollout_events import Rollout, rollouts
 from detectors.finding import Finding, State, Verdict, finding_id
 
 NAME = "creep"
-SIGNALS: tuple[str, ...] = (
-    "ttft_mean",
-    "prefill_time_mean",
-    "tpot_mean",
-    "itl_mean",
-    "transfer_time_mean",
-)
-LOADS: tuple[str, ...] = (
-    "requests_running",
-    "request_rate",
-    "input_tokens_rate",
-    "computed_tokens_rate",
-    "transfer_bytes_rate",
-    "acceptance_length",
-    "prefix_hit_ratio",
-)
-"""Further signals that say what a latency's load is."""
-PER_REQUEST: Mapping[str, tuple[str, ...]] = {
-    "ttft_mean": ("input_tokens_rate", "computed_tokens_rate"),
-    "prefill_time_mean": ("input_tokens_rate", "computed_tokens_rate"),
-    "tpot_mean": ("input_tokens_rate",),
-    "itl_mean": ("input_tokens_rate",),
-    "transfer_time_mean": ("transfer_bytes_rate",),
-}
-CACHED = ("ttft_mean", "prefill_time_mean")  # what the prefix cache holds costs them nothing
-LEAST_MISSES = 0.01  # share of the tokens: below it a miss more or less is noise
-CONCURRENT = ("tpot_mean", "itl_mean")  # their load is the requests that an engine runs
 WIDTHS = (10, 6, 4, 3, 2, 1)  # bins of a bucket: windows of 6.7 days to 16 hours
 SHORTEST_SEASON = 2 * DAY
-STANDING = ("flat", "step", "step+step")
-WARMING = ("warm_up", "warm_up+step", "fill+fill", "ramp", "ramp+step")
 AGAINST_STANDING = 8.0  # nats: growth against noise, wander and steps
 AGAINST_WARM_UP = 2.0  # growth against fillings that end
 STEADY = 3.0  # slope over its standard error
@@ -123,7 +92,7 @@ def find_creep(panels: Mapping[str, Panel], limits: LimitsLike, as_of: float) ->
     out = []
     starts: Mapping[tuple[tuple[str, str], ...], list[Rollout]] | None = None
     known: dict[str, Panel] = {}
-    for signal in SIGNALS:
+    for signal in LATENCIES:
         if signal not in panels:
             continue
         panel = panels[signal].until(as_of)
@@ -166,57 +135,6 @@ def _one(
         return _new_traffic(panel, row, bins, rest, told)
     rise = _rise(bins, np.where(bins.learned, rest, np.nan))
     return None if rise is None else _finding(panel, row, bins, rise, limits, feedback)
-
-
-def load_bins(panel: Panel, row: int, panels: Mapping[str, Panel]) -> Bins | None:
-    """Return one latency in bins with all loads of it that are known."""
-
-    def add(name: str) -> FloatArray | None:
-        return beside(panel, row, panels.get(name), add=True)
-
-    loads: list[tuple[str, FloatArray]] = []
-    running = None
-    if panel.signal in CONCURRENT:  # by engine: a pool that is made wider has more room
-        running = beside(panel, row, panels.get("requests_running"), add=False)
-    main = running if running is not None else None if panel.load is None else panel.load[row]
-    if main is not None:
-        title = "requests_running" if running is not None else _load_name(panel.signal)
-        loads.append((title, main))
-    requests = add("request_rate")
-    if requests is not None:
-        positive = np.where(requests > 0, requests, np.nan)
-        for name in PER_REQUEST.get(panel.signal, ()):
-            work = add(name)
-            if work is not None:
-                loads.append((f"{name} per request", work / positive))
-    misses = _misses(panel, row, panels) if panel.signal in CACHED else None
-    if misses is not None:
-        loads.append(("prefix misses", misses))
-    offset = None
-    if panel.signal == "tpot_mean":  # a step costs what it costs; fewer tokens of it are `falling`
-        length = beside(panel, row, panels.get("acceptance_length"), add=False)
-        offset = None if length is None else logarithm(length)
-        if (
-            offset is not None
-            and np.isfinite(offset).sum() < 0.8 * np.isfinite(panel.values[row]).sum()
-        ):
-            offset = None
-    return binned(panel, row, loads, offset)
-
-
-def _misses(panel: Panel, row: int, panels: Mapping[str, Panel]) -> FloatArray | None:
-    """Return the share of prompt tokens that the prefix cache did not hold."""
-    hits = panels.get("prefix_hit_ratio")
-    if hits is None:
-        return None
-    share = hits.values if hits.trials is None else hits.values / np.maximum(hits.trials, 1.0)
-    missed = replace(hits, values=np.maximum(1 - share, LEAST_MISSES))
-    return beside(panel, row, missed, add=False)
-
-
-def _load_name(signal: str) -> str:
-    known = CATALOGUE.get(signal)
-    return known.load if known is not None and known.load else "load"
 
 
 def same_load(bins: Bins, anew: Sequence[Rollout]) -> FloatArray:

@@ -21,10 +21,10 @@ from catalog.panel import FloatArray, Labels, Panel
 from catalog.signals import SIGNALS as CATALOGUE
 from catalog.units import human, human_duration
 from detectors.drift.buckets import BUCKETS, fill
-from detectors.drift.compete import GROWING, compete
+from detectors.drift.compete import GROWING, STANDING, WARMING, compete
 from detectors.drift.context import TICKET_BELOW, Z90, LimitsLike, where
 from detectors.drift.coverage import stopped
-from detectors.drift.leak_growth import DAY, STANDING, WARMING
+from detectors.drift.leak_growth import DAY
 from detectors.finding import Finding, State, finding_id
 
 NAME = "forecast"

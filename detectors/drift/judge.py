@@ -16,6 +16,7 @@ from detectors.drift import (
     falling,
     falling_mix,
     falling_rules,
+    latencies,
     rollout,
     rollout_cold,
     straggler,
@@ -50,7 +51,7 @@ SIGNALS: dict[str, tuple[str, ...]] = {
     "leak": ("host_anon_swap", "host_rss"),
     "falling": falling.SIGNALS,
     "forecast": FORECAST,
-    "creep": creep.SIGNALS,
+    "creep": latencies.LATENCIES,
     "rollout": rollout.SIGNALS,
     "straggler": straggler.SIGNALS,
 }
@@ -64,7 +65,7 @@ MEMORY: tuple[str, ...] = (
     "host_memory_used",
 )
 BESIDE: tuple[str, ...] = (
-    *creep.LOADS, *rollout_cold.SIGNALS, "gpu_utilization", *falling_mix.SIGNALS,
+    *latencies.LOADS, *rollout_cold.SIGNALS, "gpu_utilization", *falling_mix.SIGNALS,
 )  # fmt: skip
 """Loads and what tells of a start."""
 NEEDED: tuple[str, ...] = tuple(
@@ -110,7 +111,7 @@ def read(detector: str, panels: Mapping[str, Panel], limits: LimitsLike) -> list
     """
     there = [panels[name] for name in SIGNALS[detector] if name in panels]
     if detector == "creep":  # without any load nothing is known to be at the same one
-        loads = any(name in panels for name in creep.LOADS)
+        loads = any(name in panels for name in latencies.LOADS)
         return [panel for panel in there if loads or panel.load is not None]
     if detector == "falling":
         whole = "acceptance_ratio" in panels  # says what length and positions would say again

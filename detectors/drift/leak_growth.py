@@ -12,8 +12,9 @@ import numpy as np
 from catalog.panel import FloatArray
 from detectors.drift.buckets import Pyramid, envelope, fill
 from detectors.drift.compete import (
-    ENDING,
     GROWING,
+    STANDING,
+    WARMING,
     WORTH_MORE,
     Competition,
     compete,
@@ -31,8 +32,6 @@ LAGS = 6  # parts of the time since the onset, in which changes before it are lo
 STEADY = 3.0  # slope over its standard error
 STILL = 0.5  # a series that wandered by less than this share of its growth stood still before
 WORTH_STILL = 2.0  # margin that makes other shapes worth their cost (see `compete`) if it did
-WARMING = ("warm_up", "warm_up+step", "fill+fill", "ramp", "ramp+step")
-STANDING = tuple(name for name in ENDING if name not in WARMING)
 
 
 @dataclass(frozen=True)

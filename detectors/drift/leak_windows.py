@@ -20,9 +20,7 @@ from detectors.drift.buckets import (
     Windows,
     segments,
 )
-from detectors.drift.leak_growth import DAY, STANDING, WARMING, Growth, Life, fit
-
-__all__ = ["DAY", "STANDING", "WARMING", "fitted", "grow", "lives_of", "screen", "windows_of"]
+from detectors.drift.leak_growth import DAY, Growth, Life, fit
 
 SIZES = tuple(range(64, 31, -4))  # buckets of a window: few sizes, so that designs are made once
 REMEMBERED = 3  # incarnations before the running one that are remembered

@@ -23,9 +23,8 @@ from catalog.signals import SIGNALS as CATALOGUE
 from catalog.units import human_duration
 from detectors.drift.context import Z90, LimitsLike, where
 from detectors.drift.coverage import stopped
-from detectors.drift.creep import SIGNALS as LATENCIES
-from detectors.drift.creep import load_bins
 from detectors.drift.creep_load import DAY, Bins, BoolArray, explained, pool_key
+from detectors.drift.latencies import LATENCIES, load_bins
 from detectors.drift.rollout_cold import ColdStart, cold_start
 from detectors.drift.rollout_events import Rollout, rollouts
 from detectors.finding import Finding, State, finding_id

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from catalog.panel import FloatArray, Panel
-from detectors.drift.creep import LOADS
-from detectors.drift.creep import SIGNALS as CREEP
 from detectors.drift.judge import Limits, judge
+from detectors.drift.latencies import LATENCIES, LOADS
 from detectors.finding import Finding
 from simulator.table import panels as simulated
 
@@ -286,7 +285,7 @@ def test_a_step_at_a_start_is_the_rollouts_and_what_it_mended_is_over(better: bo
 
 def test_creep_in_the_simulated_fleet_and_a_week_of_its_quiet_life() -> None:
     """TPOT of decode is found between 3 and 8 % with its own load; the healthy fleet is silent."""
-    needed = (*CREEP, *LOADS, "instance_start")
+    needed = (*LATENCIES, *LOADS, "instance_start")
     found: dict[str, list[Finding]] = {}
     for name in ("none", "tpot_creep"):
         given = simulated(name, seed=3, span=3 * 86400.0, step=300.0, signals=needed)
