@@ -26,12 +26,24 @@ from catalog.config_words import Log, Probe
 from catalog.labels import POOLS
 from catalog.section import Section as _Model
 from catalog.signals import unknown
-from catalog.values import BaseUrl, Bounds, Duration, Listen, Size
+from catalog.values import WRITTEN, BaseUrl, Bounds, Duration, Listen, Size
 
 ENV_PREFIX: Final = "LEADLINE_"
 MAX_CONFIG_BYTES: Final = 4 * 2**20
 MAX_LEVELS: Final = 8
-
+_SAID: Final = {
+    "string_type": "must be text; put a number or a word such as yes in quotes",
+    "tuple_type": "must be a list, as [one, another]",
+    "dict_type": "must be a mapping of keys, as {key: value}",
+    "model_type": "must be a mapping of keys, as {key: value}",
+    "invalid_key": "a key must be text",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "int_parsing": "must be a whole number",
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+}
+"""What is wrong by kind of error, where pydantic says it in words of Python."""
 
 DEFAULT_SLA: Final = {"ttft_user_mean": 2.5, "tpot_mean": 0.020}
 """Service levels that hold unless somebody says otherwise, in seconds."""
@@ -51,6 +63,10 @@ class Exporter(_Model):
     deadline: Duration = Field(9.0, description="Longest time a scrape may take.")
     target_timeout: Duration = Field(8.0, description="Longest time for one vLLM page.")
     max_page: Size = Field(64 * 2**20, description="Largest vLLM page read.")
+    page_budget: Size = Field(
+        64 * 2**20,
+        description="Most bytes of all targets' pages at once; a page beyond it is dropped.",
+    )
     targets: tuple[Target, ...] = Field((), description="Pages that can't be found here.")
     file_sd: tuple[str, ...] = Field(
         (), description="Files of targets in Prometheus' format, read again when they change."
@@ -165,6 +181,9 @@ def load(
         environ: `LEADLINE_SERVICE__LISTEN=…` sets `service.listen`; default: the process's.
         overrides: Nested values from flags; None values are left out.
 
+    Amounts of time and bytes need a unit here, as people write them; `Config.model_validate`
+    takes numbers in base units from code.
+
     Raises:
         ConfigError: One line with the file or variable, the key, the value and the remedy.
     """
@@ -174,7 +193,7 @@ def load(
         for _, keys, value in variables:
             _merge(raw, _nested(keys, value))
         _merge(raw, overrides or {})
-        return Config.model_validate(raw)
+        return Config.model_validate(raw, context=WRITTEN)
     except ValidationError as error:
         first = error.errors()[0]
         location = tuple(str(part) for part in first["loc"])
@@ -206,7 +225,7 @@ def _yaml(text: bytes | str, source: str) -> Any:
         ConfigError: One line that names *source*.
     """
     try:
-        return yaml_text.read(text)
+        return yaml_text.read(text, unique=True)
     except yaml_text.YamlError as error:
         raise ConfigError(f"{source}: no valid YAML: {error}") from None
 
@@ -269,7 +288,8 @@ def _one_line(first: ErrorDetails, source: Path | str | None) -> str:
     if first["type"] == "extra_forbidden":
         known = _fields_at(location[:-1])
         return f"{source}: {printable(unknown('key', str(location[-1]), known))} (at {where})"
-    message = printable(first["msg"].removeprefix("Value error, "))
+    said = _SAID.get(first["type"], first["msg"].removeprefix("Value error, "))
+    message = printable(said)
     given = first.get("input")
     value = shown(given) if isinstance(given, str | int | float) else ""
     told = f" ({value})" if value and value not in message else ""

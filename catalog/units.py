@@ -12,15 +12,22 @@ Unit = Literal[
 ]  # fmt: skip
 
 _SIZES: Final = {
-    "": 1.0, "B": 1.0,
+    "B": 1.0,
     "kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12,
     "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40,
     "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**40,
 }  # fmt: skip
 _DURATIONS: Final = {
-    "ms": 1e-3, "us": 1e-6, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0,
+    "ms": 1e-3, "us": 1e-6, "s": 1.0, "m": 60.0, "min": 60.0,
     "h": 3600.0, "d": 86400.0, "w": 604800.0,
 }  # fmt: skip
+_TABLES: Final[dict[Unit, dict[str, float]]] = {"bytes": _SIZES, "seconds": _DURATIONS}
+_SHORTHAND: Final = frozenset({"us", "min", "kB", "KB", "MB", "GB", "TB", "Ki", "Mi", "Gi", "Ti"})
+_MEANT: Final[dict[Unit, tuple[str, ...]]] = {
+    "seconds": ("ms", "s", "m", "d"), "bytes": ("B", "MiB", "GiB"),
+}  # fmt: skip
+FEW: Final = 1e5
+"""A bare number below this may be of any unit; a larger one is of the base unit."""
 _SHORT: Final = {
     "watts": (1.0, "W"), "joules": (1.0, "J"), "hertz": (1e6, "MHz"), "celsius": (1.0, "°C"),
 }  # fmt: skip
@@ -35,8 +42,11 @@ def parse(text: str, unit: Unit) -> float:
     Raises:
         ValueError: One line that says what was read and what is understood.
     """
-    table = _SIZES if unit == "bytes" else _DURATIONS if unit == "seconds" else {"": 1.0, "%": 0.01}
+    table = _TABLES.get(unit, {"": 1.0, "%": 0.01})
     match = _NUMBER.fullmatch(text)
+    if match is not None and not match.group(2):
+        with_unit(float(match.group(1)), unit)
+        table = {**table, "": 1.0}  # nothing needs no unit
     if match is None or match.group(2) not in table:
         known = " ".join(name for name in table if name)
         raise ValueError(f"{_short(text)} is no number of {unit} (a number, then one of: {known})")
@@ -44,6 +54,30 @@ def parse(text: str, unit: Unit) -> float:
     if not math.isfinite(number):
         raise ValueError(f"{_short(text)} is too large a number of {unit}")
     return number
+
+
+def with_unit(number: float, unit: Unit) -> None:
+    """Refuse a bare number of what has many units: who writes 20 may mean 20 ms.
+
+    Raises:
+        ValueError: One line that says how it may be meant.
+    """
+    if unit in _TABLES and 0 < number < math.inf:
+        either = [f"{number:.15g}{name}" for name in _MEANT[unit]]
+        small = 1 <= number < FEW
+        meant = f"{', '.join(either[:-1])} or {either[-1]}" if small else spelled(number, unit)
+        raise ValueError(f"{number:.15g} has no unit: write {meant}")
+
+
+def spelled(value: float, unit: Unit) -> str:
+    """Return *value* as people write it and `parse` reads it back exactly, the shortest way."""
+    if unit not in _TABLES:
+        return repr(value)
+    texts = [f"{value / size:.15g}{name}" for name, size in _TABLES[unit].items()
+             if name not in _SHORTHAND]  # fmt: skip
+    exact = [text for text in texts if parse(text, unit) == value]
+    # Of two as short, the larger unit.
+    return min(reversed(exact), key=len, default=f"{value!r}{'s' if unit == 'seconds' else 'B'}")
 
 
 def duration(text: str) -> float:

@@ -6,44 +6,56 @@ from collections.abc import Mapping
 from typing import Annotated, Final
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator
+from pydantic import AfterValidator, BeforeValidator, PlainSerializer, ValidationInfo
 
 from catalog.address import http_address, listen_address, shown
 from catalog.signals import SIGNALS, unknown
-from catalog.units import LONGEST, duration, parse
+from catalog.units import LONGEST, Unit, duration, parse, spelled, with_unit
 
 _SHORTEST: Final = 0.1
 _LARGEST: Final = 2.0**50
 _TOO_LARGE: Final = 1e300
 
 
-def _seconds(value: object) -> float:
-    number = duration(value) if isinstance(value, str) else _number(value)
+WRITTEN: Final = "written by a person"
+"""Context of validation in which an amount of time or bytes needs its unit; code has base units."""
+
+
+def _seconds(value: object, info: ValidationInfo) -> float:
+    number = duration(value) if isinstance(value, str) else _number(value, "seconds", info)
     if not _SHORTEST <= number <= LONGEST:
         raise ValueError("must be from 100ms to 10 years (3650d)")
     return number
 
 
-def _bytes(value: object) -> float:
-    number = parse(value, "bytes") if isinstance(value, str) else _number(value)
+def _bytes(value: object, info: ValidationInfo) -> float:
+    number = parse(value, "bytes") if isinstance(value, str) else _number(value, "bytes", info)
     if not 1 <= number <= _LARGEST:
         raise ValueError("must be from 1B to 1024TiB")
     return number
 
 
-def _number(value: object) -> float:
+def _number(value: object, unit: Unit, info: ValidationInfo) -> float:
     """Return what YAML read as a number.
 
     Raises:
-        ValueError: It read something else, or a number that is none.
+        ValueError: It read something else, a number that is none, or one that lacks its unit.
     """
     if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > _TOO_LARGE:
         raise ValueError(f"{shown(value)} is no number with a unit (as 30s, 64GiB, 45%)")
+    if info.context == WRITTEN:
+        with_unit(value, unit)
     return float(value)
 
 
-def _listen(value: str) -> str:
-    listen_address(value)
+def _listen(value: object) -> object:
+    if isinstance(value, int) and not isinstance(value, bool):
+        raise ValueError(
+            f"{shown(value)} is a port, no address to listen on: write 127.0.0.1:{shown(value)}, "
+            f"or :{shown(value)} for every address"
+        )
+    if isinstance(value, str):
+        listen_address(value)
     return value
 
 
@@ -59,14 +71,19 @@ def _base(value: str) -> str:
     return http_address(value, "http://host:port")
 
 
-Duration = Annotated[float, BeforeValidator(_seconds)]
-Size = Annotated[float, BeforeValidator(_bytes)]
-Listen = Annotated[str, AfterValidator(_listen)]
+def _spelled(unit: Unit) -> PlainSerializer:
+    """Return what writes an amount so that it is read back: a bare number would be refused."""
+    return PlainSerializer(lambda value: spelled(value, unit), return_type=str, when_used="json")
+
+
+Duration = Annotated[float, BeforeValidator(_seconds), _spelled("seconds")]
+Size = Annotated[float, BeforeValidator(_bytes), _spelled("bytes")]
+Listen = Annotated[str, BeforeValidator(_listen)]
 PageUrl = Annotated[str, AfterValidator(_page)]
 BaseUrl = Annotated[str, AfterValidator(_base)]
 
 
-def _bounds(value: object) -> object:
+def _bounds(value: object, info: ValidationInfo) -> object:
     """Read `{signal: value}`, values in the signal's unit as people write them."""
     if not isinstance(value, Mapping):
         return value
@@ -76,7 +93,7 @@ def _bounds(value: object) -> object:
             raise ValueError(unknown("signal", str(name), SIGNALS))
         try:
             unit = SIGNALS[name].unit
-            number = parse(amount, unit) if isinstance(amount, str) else _number(amount)
+            number = parse(amount, unit) if isinstance(amount, str) else _number(amount, unit, info)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
         if not 0 < number < float("inf"):
@@ -85,4 +102,14 @@ def _bounds(value: object) -> object:
     return read
 
 
-Bounds = Annotated[dict[str, float], BeforeValidator(_bounds)]
+def _spelled_bounds(bounds: dict[str, float]) -> dict[str, str | float]:
+    units = {name: SIGNALS[name].unit for name in bounds}
+    return {
+        name: spelled(value, units[name]) if units[name] in ("seconds", "bytes") else value
+        for name, value in bounds.items()
+    }
+
+
+Bounds = Annotated[
+    dict[str, float], BeforeValidator(_bounds), PlainSerializer(_spelled_bounds, when_used="json")
+]

@@ -15,6 +15,7 @@ import yaml
 MOST_REPEATED: Final = 100_000
 """Values that aliases may stand for beside those that are written out."""
 _QUOTED = re.compile(r"'(?!<)[^']{2,}'?")
+_MERGE: Final = "tag:yaml.org,2002:merge"
 # What PyYAML raises beside its own errors: `!!int x`, `!!timestamp x`, a month 13.
 _OTHERS: Final = (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError)
 
@@ -59,14 +60,31 @@ def _size(node: Any, sizes: dict[int, int]) -> int:
     return size
 
 
-def read(text: bytes | str) -> Any:
+class _UniqueLoader(_Loader):
+    """Refuses a key that is there twice: the parser would take the last and say nothing."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.tag != _MERGE:
+                if key.value in seen:
+                    raise YamlError("a key is there twice", key.start_mark.line + 1)
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def read(text: bytes | str, *, unique: bool = False) -> Any:
     """Return what *text* says.
+
+    Args:
+        text: As written.
+        unique: Whether a key that is there twice is an error.
 
     Raises:
         YamlError: It is no YAML, or one that swells.
     """
     try:
-        return yaml.load(text, _Loader)  # noqa: S506 - it is a SafeLoader
+        return yaml.load(text, _UniqueLoader if unique else _Loader)  # noqa: S506 - it is a SafeLoader
     except YamlError:
         raise
     except RecursionError:

@@ -15,7 +15,8 @@ from pydantic.fields import FieldInfo
 import leadline
 from catalog.config import Bound, Config, Deployment, Log, Probe
 from catalog.config_targets import Kubernetes, Pods, Target
-from catalog.units import human, human_duration
+from catalog.signals import SIGNALS
+from catalog.units import spelled
 from simulator.scenario import SCENARIOS
 from simulator.truth import GROUPS, Scenario
 
@@ -32,7 +33,8 @@ checks a file and prints what it comes to; an unknown key, signal or unit is one
 nearest right one.
 
 Times are written as `30s`, `5m`, `7d`, sizes as `64GiB`, shares as `45%` or `0.45`, each signal's
-value in its unit. The nearest scope gives the SLA or limit of a series: its model, else its
+value in its unit. An amount of time or of bytes without a unit is refused: `tpot_mean: 20` may be
+meant as `20ms`. The nearest scope gives the SLA or limit of a series: its model, else its
 deployment, else the top of the file.
 
 ```yaml
@@ -118,14 +120,15 @@ def _default(field: FieldInfo) -> str:
     if value in ("", (), {}):
         return "none"
     if isinstance(value, dict):
-        return "`" + ", ".join(f"{k}: {v:g}" for k, v in value.items()) + "`"
+        units = {name: SIGNALS[name].unit for name in value}
+        return "`" + ", ".join(f"{k}: {spelled(v, units[k])}" for k, v in value.items()) + "`"
     return f"`{value}`"
 
 
 def _said(value: float, kind: str) -> str:
     if "_bytes" in kind:
-        return human(value, "bytes")
-    return human_duration(value) if "_seconds" in kind else f"{value:g}"
+        return spelled(value, "bytes")
+    return spelled(value, "seconds") if "_seconds" in kind else f"{value:g}"
 
 
 def commands() -> str:

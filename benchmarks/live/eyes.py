@@ -68,7 +68,7 @@ class Eyes:
         # Only now: a service that is not there yet would count as a target that is down.
         self._scrape([Job("leadline", [self.exporter]), Job("leadline-service", [self.service])])
         prometheus.signal_group(signal.SIGHUP)
-        limits = ("--limit", f"host_anon_swap={limit:.0f}")
+        limits = ("--limit", f"host_anon_swap={limit:.0f}B")
         stack.start(self._leadline("serve", f"http://{self.service}/healthz", *limits))
 
     def page(self) -> str:
@@ -92,7 +92,7 @@ class Eyes:
             },
         }
         if limit is not None:
-            content["limits"] = {"host_anon_swap": limit}
+            content["limits"] = {"host_anon_swap": f"{limit:.0f}B"}
         (self.folder / "leadline.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
 
     def _scrape(self, jobs: list[Job]) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
 from catalog.config import Config, ConfigError, load
 from catalog.units import duration
@@ -42,6 +43,27 @@ def test_a_service_level_that_nobody_changed_keeps_its_default(given: dict[str, 
     assert config.limit("tpot_mean", {}) == pytest.approx(0.020)
     assert config.limit("ttft_user_mean", {}) == pytest.approx(2.5)
     assert load(None, {}, {"sla": {"tpot_mean": "9ms"}}).sla["tpot_mean"] == pytest.approx(0.009)
+
+
+def test_a_share_needs_no_unit_and_a_variable_needs_one(tmp_path: Path) -> None:
+    """What has one unit only may be bare; who sets a variable is told as who writes a file is."""
+    path = tmp_path / "leadline.yaml"
+    path.write_text("limits: {acceptance_ratio: 0.4, requests_running: 60}")
+    assert load(path, {}).limits == {"acceptance_ratio": 0.4, "requests_running": 60.0}
+    with pytest.raises(ConfigError, match=r"^LEADLINE_SERVICE__EVERY: .*30 has no unit: .*30s"):
+        load(path, {"LEADLINE_SERVICE__EVERY": "30"})
+
+
+def test_what_a_program_writes_it_reads_back(tmp_path: Path) -> None:
+    """Amounts are written with their units."""
+    config = Config.model_validate({
+        "limits": {"host_rss": 1.5e9, "kv_usage": 0.9}, "sla": {"itl_mean": 0.0315},
+        "service": {"every": 7.25}, "exporter": {"max_page": 12345.0},
+    })  # fmt: skip
+    path = tmp_path / "leadline.yaml"
+    path.write_text(yaml.safe_dump(config.model_dump(mode="json")))
+    assert load(path, {}) == config
+    assert "itl_mean: 31.5ms" in path.read_text()
 
 
 def test_environment_overrides_file_and_flags_override_both(tmp_path: Path) -> None:
@@ -111,6 +133,18 @@ def test_environment_overrides_file_and_flags_override_both(tmp_path: Path) -> N
         ("service: {every: " + "1" * 5000 + "}", ["no valid YAML"]),
         ("a: 2026-13-45", ["no valid YAML"]),
         ("exporter: {targets: [null]}", ["exporter.targets.0.url"]),
+        ("sla: {tpot_mean: 20}", ["sla: tpot_mean: 20 has no unit", "20ms"]),
+        ("sla: {tpot_mean: '20'}", ["sla: tpot_mean: 20 has no unit", "20ms"]),
+        ("limits: {host_rss: 64}", ["host_rss: 64 has no unit", "64GiB"]),
+        ("limits: {host_rss: 68719476736}", ["has no unit: write 64GiB"]),
+        ("deployments: {glm: {models: {air: {sla: {tpot_mean: 9}}}}}", ["air.sla", "9ms"]),
+        ("service: {history: 7}", ["service.history: 7 has no unit", "7d"]),
+        ("exporter: {max_page: 64}", ["exporter.max_page: 64 has no unit", "64MiB"]),
+        ("exporter: {listen: 9840}", ["exporter.listen: 9840 is a port", "127.0.0.1:9840"]),
+        ("deployment: no", ["deployment (False): must be text"]),
+        ("alertmanager: {urls: 'http://a'}", ["alertmanager.urls", "must be a list"]),
+        ("exporter: 5", ["exporter (5): must be a mapping"]),
+        ("service: {every: 60s, every: 30s}", ["a key is there twice (line 1)"]),
     ],
 )
 def test_a_mistake_gets_one_line_that_names_it(tmp_path: Path, text: str, words: list[str]) -> None:

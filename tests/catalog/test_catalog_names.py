@@ -13,7 +13,7 @@ from catalog.metric import Metric
 from catalog.own import OWN
 from catalog.signal import Signal
 from catalog.signals import METRICS, SIGNALS, signal
-from catalog.units import human, human_duration, parse
+from catalog.units import Unit, human, human_duration, parse, spelled
 
 # Other programs rely on these: the list grows and nothing in it is ever renamed.
 PROMISED = """
@@ -78,11 +78,29 @@ def test_a_pool_is_known_or_unknown_but_never_guessed(known: dict[str, str], poo
     assert pool in POOLS
 
 
-@given(st.floats(1e-3, 1e15), st.sampled_from(["GiB", "MB", "KiB", "B", ""]))
+@given(st.floats(1e-3, 1e15), st.sampled_from(["GiB", "MB", "KiB", "B"]))
 def test_sizes_survive_writing_and_reading(value: float, suffix: str) -> None:
     """What is parsed is the number times its unit."""
-    factor = {"GiB": 2**30, "MB": 1e6, "KiB": 1024, "B": 1, "": 1}[suffix]
+    factor = {"GiB": 2**30, "MB": 1e6, "KiB": 1024, "B": 1}[suffix]
     assert parse(f"{value!r}{suffix}", "bytes") == pytest.approx(value * factor)
+
+
+@given(st.floats(1e-9, 1e15), st.sampled_from(["seconds", "bytes", "ratio"]))
+def test_what_is_spelled_is_read_back_exactly(value: float, unit: Unit) -> None:
+    """A configuration that is written by a program is the one that it has."""
+    assert parse(spelled(value, unit), unit) == value
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (0.02, "seconds", "20ms"), (2.5, "seconds", "2.5s"), (90.0, "seconds", "90s"),
+        (604800.0, "seconds", "1w"), (64 * 2.0**30, "bytes", "64GiB"), (0.4, "ratio", "0.4"),
+    ],
+)  # fmt: skip
+def test_amounts_are_spelled_as_people_write_them(value: float, unit: Unit, text: str) -> None:
+    """The shortest of the exact ways."""
+    assert spelled(value, unit) == text
 
 
 @given(st.floats(allow_nan=True, allow_infinity=True))

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from catalog.config import Config, load
+from catalog.config import Config
 from exporters.scrape import Exporter
 from exporters.server import ExporterServer
 
@@ -190,7 +190,7 @@ def config() -> Callable[..., Config]:
             "listen": "127.0.0.1:0", "node": "node7", "discover": False, "deadline": 5.0,
             "target_timeout": 4.0,
         }  # fmt: skip
-        return load(None, {}, {"cluster": "c1", "exporter": {**defaults, **exporter}})
+        return Config.model_validate({"cluster": "c1", "exporter": {**defaults, **exporter}})
 
     return make
 

@@ -18,7 +18,7 @@ import pytest
 
 from benchmarks.live.alerts import Alert
 from benchmarks.live.scrapes import openmetrics, read_scrapes
-from catalog.config import Config, load
+from catalog.config import Config
 from catalog.signals import SIGNALS
 from detectors.drift.judge import judge
 from detectors.finding import Finding
@@ -70,7 +70,7 @@ def run(module_prometheus: Any, tmp_path_factory: pytest.TempPathFactory) -> Run
         # As in the run: a niced CPU has no latency to promise.
         "sla": {"ttft_user_mean": 600.0, "tpot_mean": 60.0},
     }
-    config = load(None, {}, overrides)
+    config = Config.model_validate(overrides)
     return Run(PromStore(server.url), config, scrapes[0][0], scrapes[-1][0], facts)
 
 
@@ -105,7 +105,7 @@ def test_a_table_of_the_first_record_tells_the_leak_from_five_warm_ups() -> None
     """What `leadline detect --input` reads: silent at every cut but for decode's EngineCore."""
     panels = read_table(FOLDER / "processes.csv.gz")
     times = panels["host_anon_swap"].times
-    config = load(None, {}, {"limits": {"host_anon_swap": 4e9}})
+    config = Config.model_validate({"limits": {"host_anon_swap": 4e9}})
     found = {at: judge(panels, config, as_of=at) for at in _cuts(times[0], times[-1])}
     _check_cuts(found, 4e9, breach=times[-1] + 20 * 60)
 
@@ -114,7 +114,7 @@ def test_a_run_without_a_leak_is_silent_at_every_cut() -> None:
     """Six warm-ups under traffic and a limit not far above: nothing is said, not even watch."""
     panels = read_table(FOLDER / "quiet.csv.gz")
     times = panels["host_anon_swap"].times
-    config = load(None, {}, {"limits": {"host_anon_swap": 2.906e9}})
+    config = Config.model_validate({"limits": {"host_anon_swap": 2.906e9}})
     last: list[Finding] = []
     for at in _cuts(times[0], times[-1]):
         last = judge(panels, config, as_of=at)
@@ -134,7 +134,7 @@ def test_a_process_beside_a_leak_is_not_accused(tmp_path: Path, step: float) -> 
     columns.drop_duplicates(series, keep="last").to_csv(tmp_path / "busy.csv", index=False)
     panels = read_table(tmp_path / "busy.csv")
     times = panels["host_anon_swap"].times
-    config = load(None, {}, {"limits": {"host_anon_swap": 3850872021.96}})
+    config = Config.model_validate({"limits": {"host_anon_swap": 3850872021.96}})
     accused = [
         (finding.labels["pool"], finding.labels["process"])
         for at in _cuts(times[0], times[-1])
