@@ -17,6 +17,7 @@ BENCHES: dict[str, tuple[str, str]] = {
     "table": ("benchmarks.table", "cost of reading a week of 1,000 series from a file"),
     "detect": ("benchmarks.detect", "cost of judging 1,000 series x 7 days; quality with --data"),
     "detect-compare": ("benchmarks.detect_compare", "how early and how quiet, beside peers"),
+    "detect-drifts": ("benchmarks.detect_drifts", "falling, creep and forecast over many seeds"),
     "calibrate": ("benchmarks.calibrate", "the event simulation beside published tables"),
     "simulate": ("benchmarks.simulate", "cost of simulating a week of 24 GPUs as tables"),
     "demo": ("benchmarks.demo", "time from the demo's start to its page"),
