@@ -1,7 +1,7 @@
 """The command line: one function a command, each importing what it needs when it runs.
 
 Exit codes of `detect` and `report`: 0 judged, nothing found; 1 found; 2 could not run; 3 could not
-judge. Every other command: 0 done, 1 not so (`--check`), 2 could not run.
+judge. Every other command: 0 done, 1 not so (`--check`, a line of `doctor`), 2 could not run.
 """
 
 from __future__ import annotations
@@ -236,6 +236,16 @@ def check_config(args: argparse.Namespace) -> int:
         Web(config.exporter.web_config_file)
     print(config.model_dump_json(indent=2))
     return 0
+
+
+def doctor(args: argparse.Namespace) -> int:
+    """Check an installation from its configuration to who is paged: a line each, with a remedy."""
+    from alerts.generate import every_rule
+    from reports.doctor.examine import run
+
+    given = {"url": args.prometheus}
+    config = _config(args, prometheus=given, alertmanager={"urls": args.alertmanager or None})
+    return run(config, Path(args.config) if args.config else None, every_rule(config))
 
 
 def _config(args: argparse.Namespace, **overrides: Any) -> Config:
@@ -503,11 +513,7 @@ def _fleet_commands(command: Command) -> None:
     sub = command(
         serve, "serve --prometheus http://localhost:9090 --alertmanager http://localhost:9093"
     )
-    sub.add_argument("--prometheus", metavar="URL", help="default: http://127.0.0.1:9090")
-    sub.add_argument(
-        "--alertmanager", action="append", default=[], metavar="URL",
-        help="may be repeated, once per replica",
-    )  # fmt: skip
+    _add_servers(sub)
     sub.add_argument("--listen", metavar="HOST:PORT", help="default: 127.0.0.1:9841")
     sub.add_argument("--state", metavar="DIR", help="folder of the ledger (default: state)")
     sub.add_argument("--every", metavar="SPAN", help="time between cycles (default: 60s)")
@@ -527,6 +533,14 @@ def _fleet_commands(command: Command) -> None:
         help="html, md (for a ticket) or json (default: by the file's ending)",
     )  # fmt: skip
     _add_bounds(sub)
+
+
+def _add_servers(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--prometheus", metavar="URL", help="default: http://127.0.0.1:9090")
+    sub.add_argument(
+        "--alertmanager", action="append", default=[], metavar="URL",
+        help="may be repeated, once per replica",
+    )  # fmt: skip
 
 
 def _add_scenario(sub: argparse.ArgumentParser) -> None:
@@ -578,6 +592,11 @@ def _made_commands(command: Command) -> None:
     )
 
     command(check_config, "check-config --config leadline.yaml")
+    sub = command(
+        doctor, "doctor --config leadline.yaml",
+        "doctor --prometheus http://localhost:9090 --alertmanager http://localhost:9093",
+    )  # fmt: skip
+    _add_servers(sub)
 
 
 def _known_errors() -> tuple[type[Exception], ...]:

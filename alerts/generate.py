@@ -33,6 +33,12 @@ def files(config: Config) -> dict[str, str]:
     return {path: _HEADER + _dump(value) for path, value in content.items()}
 
 
+def every_rule(config: Config) -> list[dict[str, Any]]:
+    """Return all rules as Prometheus reads them."""
+    groups = (*recording.groups(), *slo.groups(config), *rules.groups(config))
+    return [rule for group in groups for rule in group["rules"]]
+
+
 def _dump(value: Any) -> str:
     return yaml.dump(value, Dumper=_Plain, sort_keys=False, width=100, allow_unicode=True)
 
