@@ -41,6 +41,7 @@ from detectors.finding import Finding, State, Verdict, finding_id
 
 NAME = "falling"
 SIGNALS = tuple(RULES)
+SURE = 3.0  # standard errors: the steepest of many hinges is taken
 GONE = 0.5  # of the usual level: other traffic does not explain that much
 SETTLED = 600.0  # seconds by which a rollout must follow a fall to have set a new level
 
@@ -195,6 +196,13 @@ def _described(
     hits = None
     if tally.rule.signal == "prefix_hit_ratio":
         hits = found.usual, share_of(tally, row, end - max(3, round(LATE / step)), end)
+
+    def after(at: float) -> bool:
+        """Return whether it was still healthy at an instant, or lost most later."""
+        hour = (middle > at - 3600.0) & (middle <= at)
+        then = float((share - season)[hour].mean()) if hour.any() else found.usual
+        return then >= min(found.healthy, (found.usual + level) / 2)
+
     return _Fall(
         tally, row, found, as_of,
         onset=onset,
@@ -202,7 +210,7 @@ def _described(
         slope_se=shape.slope_se / seconds,
         ended=shape.ended,
         times=middle, values=share, level=level,
-        mix=mix_of(panels, tally.panel.labels[row], onset, as_of, hits),
+        mix=mix_of(panels, tally.panel.labels[row], onset, as_of, hits, after),
     )  # fmt: skip
 
 
@@ -212,17 +220,24 @@ def _fires(fall: _Fall, limits: LimitsLike) -> bool:
         return False
     if _breached(fall, limits) or fall.drop >= fall.rule.big:
         return True
-    if fall.drop < fall.rule.least or fall.found.reference < SHORT_REFERENCE:
+    if fall.found.reference < SHORT_REFERENCE:
         return False
-    if (
-        fall.verdict != "drift"
-    ):  # small and over: other traffic, unless that is known to be the same
-        return fall.found.lasting and fall.mix.known
-    # Quicker than the wander of hours: all of it within one.
-    slowest = -(fall.slope + Z90 * fall.slope_se) * 3600
+    if fall.drop >= fall.rule.least:
+        if fall.verdict != "drift":  # small and over: unless the traffic is known to be the same
+            long = fall.as_of - fall.onset >= LATE
+            return fall.found.lasting and fall.mix.known and long
+        if fall.found.lasting:
+            return True
+    return fall.verdict == "drift" and _plunges(fall)
+
+
+def _plunges(fall: _Fall) -> bool:
+    """Return whether it falls quicker than the wander of hours: all of that within one."""
+    slowest = -(fall.slope + SURE * fall.slope_se) * 3600
     steep = slowest > fall.rule.wander_at(fall.labels) * fall.found.usual
-    cost = fall.drop >= QUICK * fall.found.usual
-    return fall.found.lasting or (cost and (fall.found.quick or steep))
+    before = max(fall.found.usual, fall.found.base) if steep else fall.found.usual
+    least = max(fall.rule.least, QUICK * fall.found.usual)
+    return before - fall.level >= least and (fall.found.quick or steep)
 
 
 def _floor(fall: _Fall, limits: LimitsLike) -> float | None:

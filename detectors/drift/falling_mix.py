@@ -1,13 +1,14 @@
 """Whether other traffic came with a fall: length of prompts and answers, requests, restores.
 
-A new customer is no decay. What counts is whether the mix left, at the fall, all that it had been
-before; how many requests run is told but not counted, because a fall of acceptance itself makes
-requests stay longer. The day's own swing is in what it had been before.
+A new customer is no decay. What counts is whether the mix left, for good, all that it had been
+before, and whether the fall came after that: when a fall began is not known well, as the
+wander of hours before it may have begun it. How many requests run is told but not counted, because
+a fall of acceptance itself makes requests stay longer. The day's own swing is in what it had been.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -18,8 +19,10 @@ from detectors.drift.context import without
 
 HOUR = 3600.0
 LATE = HOUR / 2
+QUARTER = HOUR / 4  # of the mix that is compared
 BEFORE = 12 * HOUR  # of mix that must be known before the fall
 LEARNT = 48 * HOUR  # of a new mix before its own healthy levels are known
+LATER = 3 * HOUR  # by which a fall that a change of the mix explains may seem to begin after it
 LENGTH = 1.08  # times the longest (or shortest) hour before, for lengths
 DEMAND = 1.30  # and for requests
 RESTORED = 0.5  # share of a lost hit ratio that the tiers behind must make up for
@@ -36,8 +39,8 @@ class Mix:
 
     Attributes:
         told: By name: the value before, since, and the band of hours before.
-        new: Names of what left its band at the fall.
-        young: Names of what left it within the last two days, before the fall.
+        new: Names of what left its band, with the fall after it.
+        young: Names of what left it within the last two days, well before the fall.
     """
 
     told: Mapping[str, Mapping[str, float]]
@@ -66,6 +69,7 @@ def mix_of(
     since: float,
     as_of: float,
     hits: tuple[float, float] | None = None,
+    fell_after: Callable[[float], bool] = lambda _: True,
 ) -> Mix:
     """Return the mix of the deployment of *labels* before and after *since*.
 
@@ -75,6 +79,7 @@ def mix_of(
         since: Unix seconds of the onset.
         as_of: Nothing later is looked at.
         hits: Of a hit ratio, what it was and what it is.
+        fell_after: Whether it fell after an instant, and not before.
     """
     told: dict[str, Mapping[str, float]] = {}
     new, young = [], []
@@ -95,14 +100,17 @@ def mix_of(
         if one is None:
             continue
         told[name] = one
-        if not margin:
+        left = _left(times, values, as_of, margin, both=name.endswith("length")) if margin else None
+        if left is None:
             continue
-        both = name.endswith("length")
-        if _left(one, margin, both=both):
-            new.append(name)
-        old = _compared(times, values, min(since, as_of - LEARNT), as_of)
-        if old is not None and _left(old | {"since": one["since"]}, margin, both=both):
+        at, before, after = left
+        if since > at + LATER:
             young.append(name)
+        elif fell_after(at):
+            new.append(name)
+        else:
+            continue
+        told[name] = one | {"changed_at": at, "before": before, "since": after}
     if hits is not None and _restored(panels, labels, since, as_of, hits, told):
         new.append("restored")
     return Mix(told, tuple(new), tuple(young))
@@ -166,11 +174,34 @@ def _compared(
     }
 
 
-def _left(one: Mapping[str, float], margin: float, *, both: bool) -> bool:
-    """Return whether it left its band, since the fall as well as of late."""
-    over = min(one["since"], one["of_late"]) > margin * one["highest_before"]
-    under = max(one["since"], one["of_late"]) < one["lowest_before"] / margin
-    return over or (both and under)
+def _left(
+    times: FloatArray, values: FloatArray, as_of: float, margin: float, *, both: bool
+) -> tuple[float, float, float] | None:
+    """Return when it left all that it had been, for good, with its level before and since.
+
+    That is at the step which explains most of its quarters of an hour, while a new mix is new.
+    """
+    count = int((as_of - times[0]) / QUARTER)
+    edges = np.searchsorted(times, as_of - QUARTER * np.arange(count, -1, -1), side="right")
+    quarters = np.array([
+        np.nanmean(values[a:b]) if np.isfinite(values[a:b]).any() else np.nan
+        for a, b in pairwise(edges)
+    ])  # fmt: skip
+    began = as_of - QUARTER * np.arange(count, 0, -1)
+    began, quarters = began[np.isfinite(quarters)], quarters[np.isfinite(quarters)]
+    size, least = len(quarters), round(BEFORE / QUARTER)
+    if size <= least:
+        return None
+    total = np.cumsum(quarters)
+    k = np.arange(max(least, size - round(LEARNT / QUARTER)), size)
+    before, after = total[k - 1] / k, (total[-1] - total[k - 1]) / (size - k)
+    best = int(k[((after - before) ** 2 * k * (size - k)).argmax()])
+    level, late = float(quarters[best:].mean()), float(quarters[-1])
+    high, low = float(quarters[:best].max()), float(quarters[:best].min())
+    over = level > margin * high and late > high
+    under = both and level < low / margin and late < low
+    usual = float(np.median(quarters[:best]))
+    return (float(began[best]), usual, level) if over or under else None
 
 
 def _restored(

@@ -51,7 +51,7 @@ RULES: Mapping[str, Rule] = {
     for rule in (
         Rule("acceptance_ratio", 0.006, WANDER, 0.10, 0.03, "the share of drafted tokens accepted"),
         Rule("acceptance_length", 0.006, WANDER, 0.10, 0.03, "the mean acceptance length"),
-        Rule("acceptance_by_position", 0.010, WANDER, 0.10, 0.03, "the share of drafts accepted"),
+        Rule("acceptance_by_position", 0.010, WANDER, 0.15, 0.03, "the share of drafts accepted"),
         # On decode KV arrives from prefill: what is found there already says nothing.
         Rule("prefix_hit_ratio", 0.030, 0.12, 0.15, 0.10, "the share of prompt tokens cached",
              elsewhere=("decode", "router")),
@@ -118,6 +118,7 @@ class Quarters:
         share: (s, q), infinity where too little was tried to tell a level.
         hours: (s, q / 4), likewise.
         lost: (s, q) by how much each quarter is below the hour before it, at least zero.
+        dips: (s, q) by how much each is below the quarter before it, at least zero.
     """
 
     def __init__(self, tally: Tally) -> None:
@@ -132,13 +133,19 @@ class Quarters:
         rows = len(self.share)
         whole = self.share[:, : count // 4 * 4].reshape(rows, count // 4, 4)
         self.hours = whole.mean(axis=2)
-        self.lost = np.zeros(self.share.shape)
+        s = self.share
+        self.lost, self.dips = np.zeros(s.shape), np.zeros(s.shape)
         if count > 4:
-            s = self.share
-            before = (s[:, :-4] + s[:, 1:-3] + s[:, 2:-2] + s[:, 3:-1]) / 4
-            with np.errstate(invalid="ignore"):
-                down = np.nan_to_num(before - s[:, 4:], nan=0.0, posinf=0.0, neginf=0.0)
-            self.lost[:, 4:] = np.maximum(down, 0.0)
+            hours = (s[:, :-4] + s[:, 1:-3] + s[:, 2:-2] + s[:, 3:-1]) / 4
+            self.lost[:, 4:] = _down(hours, s[:, 4:])
+            self.dips[:, 1:] = _down(s[:, :-1], s[:, 1:])
+
+
+def _down(before: FloatArray, after: FloatArray) -> FloatArray:
+    """Return by how much *after* is lower, at least zero; zero where either is not known."""
+    with np.errstate(invalid="ignore"):
+        lost = np.nan_to_num(before - after, nan=0.0, posinf=0.0, neginf=0.0)
+    return np.asarray(np.maximum(lost, 0.0))
 
 
 def _summed(values: FloatArray) -> FloatArray:

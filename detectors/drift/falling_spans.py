@@ -3,9 +3,10 @@
 Each span is tested against all that lies before it. Below what level a share is ill is the highest
 that either of two says:
 - the lowest healthy hour of the reference, with a margin by how far its lowest hours lie apart;
-- for spans up to an hour, the hour before it less the largest loss from one quarter of an hour to
-  the next that the reference has seen: falls that are quicker than the healthy wander are found
-  before they leave its band.
+- for spans up to an hour, the hour before it less the largest loss against an hour that the
+  reference has seen, and for a quarter of an hour also the quarter before it less the largest loss
+  from one quarter to the next: falls that are quicker than the healthy wander are found before
+  they leave its band.
 A reference that is not there to be moved by a step keeps it reported for as long as a day from
 before it is remembered.
 """
@@ -34,7 +35,8 @@ REFERENCE = 3  # times the span, or a day, whichever is less
 SHORT_REFERENCE = 12 * HOUR  # below this a fall may be the wander of hours
 KNOWN_AFTER = (5 * DAY, 10 * DAY)  # reference from which its own wander counts, and it alone
 STEPS = 240  # of one test at most
-QUICK = 0.06  # share of the usual level that a quick fall must have cost to fire
+QUICK = 0.05  # share of the usual level that a quick fall must have cost to fire
+BEYOND_HOURS, BEYOND_QUARTERS = 1.3, 1.6  # times the largest loss of the reference
 STALE = 5  # points
 
 IntArray = npt.NDArray[np.intp]
@@ -50,6 +52,7 @@ class Found:
         reference: Seconds before it.
         healthy: The m0 below which it is.
         usual: Mean of the reference.
+        base: Mean of the quarter of an hour before the span.
         level: Mean of late.
         onset: Point at which it began.
         lasting: Whether it is below what a reference of any length can have for healthy.
@@ -62,6 +65,7 @@ class Found:
     reference: float
     healthy: float
     usual: float
+    base: float
     level: float
     onset: int
     lasting: bool
@@ -112,6 +116,10 @@ def screen(tally: Tally, begin: int, end: int) -> npt.NDArray[np.bool_]:
     lost = grid.lost[:, max(first, last - 96) : last]
     # A quick fall, against the largest of the last day; the test asks all of the reference.
     raised |= lost[:, -2:].max(axis=1) > 1.2 * lost[:, :-4].max(axis=1) + slack
+    dips = grid.dips[:, max(first, last - 96) : last - 2].max(axis=1)
+    raised |= (
+        _late(tally, end - grid.width, grid.width) > _late(tally, end, 300 / step) + dips + slack
+    )
     return np.asarray(raised & np.isfinite(now))
 
 
@@ -215,12 +223,16 @@ def _one(
     worth = clusters(share, tried, held, tally.counted)
     evidence = bet(share[held:], worth[held:], bound, rule.tolerance, needed)
     usual = float(np.mean(level))
+    before = max(begin, split - max(3, round(QUARTER / step)))
+    base = share_of(tally, row, before, split) - float(
+        season[before - begin : split - begin].mean()
+    )
     onset = int(edges[held] + points * evidence.onset)
     ill = _ill(
         float(top) - rule.tolerance / 2, healthy, reference, rule.wander_at(tally.panel.labels[row])
     )
     return Found(
-        evidence, span, reference, bound, usual, now, min(onset, end - 1),
+        evidence, span, reference, bound, usual, base, now, min(onset, end - 1),
         lasting=now < ill and reference >= SHORT_REFERENCE,
         quick=bound > healthy, season=season,
     )  # fmt: skip
@@ -254,11 +266,19 @@ def _quick_bound(
     share = share - season[quarters.first - begin]
     hour = np.convolve(share, np.full(4, 0.25), mode="valid")  # of four quarters that end there
     lag = max(1, round(span / QUARTER))
-    lost = hour[:-lag] - share[3 + lag :]
-    lost = lost[np.isfinite(lost)]
-    if len(lost) < 32:
-        return None
-    return float(hour[-1] - 1.3 * max(float(lost.max()), 0.0) - tally.rule.tolerance)
+    bounds = [
+        float(before[-1]) - beyond * max(float(lost.max()), 0.0)
+        for before, lost, beyond in (
+            (hour, _known(hour[:-lag] - share[3 + lag :]), BEYOND_HOURS),
+            (share, _known(share[:-1] - share[1:]), BEYOND_QUARTERS),
+        )[: 2 if span <= QUARTER else 1]
+        if len(lost) >= 32
+    ]
+    return max(bounds) - tally.rule.tolerance if bounds else None
+
+
+def _known(values: FloatArray) -> FloatArray:
+    return values[np.isfinite(values)]
 
 
 def share_of(tally: Tally, row: int, first: int, last: int) -> float:
