@@ -26,6 +26,7 @@ VERSION: Final = "0.1.0"
 Command = Callable[..., argparse.ArgumentParser]
 COULD_NOT_RUN: Final = 2
 COULD_NOT_JUDGE: Final = 3
+SECONDS_OF_SILENCE: Final = 3.0
 SOAK_EXIT: Final = {"pass": 0, "fail": 1}
 
 
@@ -53,7 +54,21 @@ def exporter(args: argparse.Namespace) -> int:
         namespace=args.namespace,
         deployment=args.deployment,
     )
-    return run(config)
+    return _print_page(config) if args.once else run(config)
+
+
+def _print_page(config: Config) -> int:
+    """Print what Prometheus would scrape now; what is not found or read is told beside it."""
+    from exporters.scrape import Exporter
+
+    exporter = Exporter(config)
+    try:
+        page = exporter.page()
+    finally:
+        exporter.close()
+    sys.stdout.write(page.decode("utf-8", "replace"))
+    sys.stdout.flush()
+    return 0
 
 
 def probe(args: argparse.Namespace) -> int:
@@ -156,9 +171,25 @@ def report(args: argparse.Namespace) -> int:
     start = end - _seconds(args.last)
     store = _store(PromStore, config)
     output = Path(args.output)
-    outcome = write(store, config, start=start, end=end, output=output, format=args.format)
+    outcome = write(
+        store, config, start=start, end=end, output=output, format=args.format,
+        progress=_seldom(),
+    )  # fmt: skip
     print(f"{outcome.verdict}: {outcome.reason}\nwrote {outcome.path}")
     return SOAK_EXIT.get(outcome.verdict, COULD_NOT_JUDGE)
+
+
+def _seldom() -> Callable[[str], None]:
+    """Return what says on standard error where a command is, every few seconds of a long one."""
+    last = time.monotonic()
+
+    def say(what: str) -> None:
+        nonlocal last
+        if time.monotonic() - last >= SECONDS_OF_SILENCE:
+            print(f"leadline: {what}", file=sys.stderr, flush=True)
+            last = time.monotonic()
+
+    return say
 
 
 def rules(args: argparse.Namespace) -> int:
@@ -427,10 +458,11 @@ def _parser() -> argparse.ArgumentParser:
 def _node_commands(command: Command) -> None:
     """Add what runs on a node of a fleet."""
     sub = command(
-        exporter, "exporter",
+        exporter, "exporter --once", "exporter --listen 0.0.0.0:9840 --deployment glm",
         "exporter --listen 0.0.0.0:9840 --target http://10.0.0.7:8000/metrics,pool=decode",
         "exporter --listen 0.0.0.0:9840 --web.config.file /etc/leadline/web.yml",
     )  # fmt: skip
+    sub.add_argument("--once", action="store_true", help="print the page of this moment and exit")
     sub.add_argument("--listen", metavar="HOST:PORT", help="default: 127.0.0.1:9840")
     sub.add_argument(
         "--web.config.file", dest="web_config_file", metavar="FILE",

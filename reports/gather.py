@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 from collections.abc import Callable, Mapping
@@ -34,6 +35,8 @@ UNKNOWN_POOL: Final = "unknown"
 GONE: Final = "no series in this span, though it had some in the span before"
 Source = PromStore | Mapping[str, Panel]
 Read = Callable[[Signal], Panel]
+Progress = Callable[[str], None]
+"""Is told what is done next, in a few words."""
 
 
 @dataclass
@@ -77,21 +80,26 @@ class Soak:
         return self.start - self.span
 
 
-def gather(source: Source, config: Config, start: float, end: float) -> Soak:
+def gather(
+    source: Source, config: Config, start: float, end: float, progress: Progress = lambda _: None
+) -> Soak:
     """Read [start, end] and the span before; judge; return all that the report says.
 
-    Other panels than those that are judged are let go one by one.
+    Other panels than those that are judged are let go one by one. *progress* is told each step.
 
     Raises:
         StoreError: Prometheus can't be reached, so that there is nothing to report on.
     """
     soak = Soak(start, end, _step(source, config.prometheus.step, end - start), config)
-    read = _reader(source, soak.start, soak.end, soak.step)
+    shown = {signal.name for _, signal in places.shown()}
+    total = len(shown.union(NEEDED))
+    read = _counted(_reader(source, soak.start, soak.end, soak.step), "this span", total, progress)
     for name in NEEDED:
         if panel := _try(soak, SIGNALS[name], read, first=name == NEEDED[0]):
             soak.judged[name] = panel
     soak.as_of = _as_of(soak.judged, soak.end)
     known = {name: _of_known_pools(panel) for name, panel in soak.judged.items()}
+    progress(f"judging {sum(len(panel.labels) for panel in known.values())} series")
     soak.findings = judge(known, soak.config, as_of=soak.as_of)
     for group, signal in places.shown():
         panel = soak.judged.get(signal.name)
@@ -102,8 +110,20 @@ def gather(source: Source, config: Config, start: float, end: float) -> Soak:
             _rows(soak, group, signal, panel)
     _expected(soak)
     # Of two spans that touch, their common instant belongs to the later one.
-    _beside(soak, _reader(source, soak.before, soak.start - soak.step / 1000, soak.step))
+    before = _reader(source, soak.before, soak.start - soak.step / 1000, soak.step)
+    _beside(soak, _counted(before, "the span before", len(shown), progress))
     return soak
+
+
+def _counted(read: Read, span: str, total: int, progress: Progress) -> Read:
+    """Return *read*, which tells how many signals of *span* were read so far."""
+    count = itertools.count(1)
+
+    def told(signal: Signal) -> Panel:
+        progress(f"reading signal {next(count)} of {total} of {span}")
+        return read(signal)
+
+    return told
 
 
 def _step(source: Source, least: float, span: float) -> float:

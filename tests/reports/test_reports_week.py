@@ -229,6 +229,55 @@ def test_the_ending_tells_the_format(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert not list(tmp_path.iterdir())
 
 
+def test_a_file_that_cant_be_written_is_told_before_anything_is_read(
+    tmp_path: Path, free_port: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No folder, or a folder for a file: one line, though no Prometheus is there either."""
+    url = f"http://127.0.0.1:{free_port}"
+    for output, words in (
+        (tmp_path / "nope" / "x.html", "there is no folder"),
+        (tmp_path, "is a folder"),
+    ):
+        assert leadline.main(["report", "--prometheus", url, "-o", str(output)]) == 2
+        (told,) = capsys.readouterr().err.splitlines()
+        assert told.startswith(f"leadline: {output}")
+        assert words in told
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_long_report_says_where_it_is(
+    make_soak: Make,
+    tmp_path: Path,
+    prometheus: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Each signal of both spans is counted; on standard error, and never in a short report."""
+    panels = make_soak(days=1.0, step=600.0)
+    times = panels["tpot_mean"].times
+    said: list[str] = []
+    write(
+        panels, load(None, {}), start=float(times[0]), end=float(times[-1]),
+        output=tmp_path / "a.html", progress=said.append,
+    )  # fmt: skip
+    for span in ("this span", "the span before"):
+        of = [one for one in said if one.endswith(span)]
+        total = len(of)
+        assert of == [f"reading signal {n} of {total} of {span}" for n in range(1, total + 1)]
+    assert any(re.fullmatch(r"judging \d+ series", one) for one in said)
+
+    flags = ["report", "--last", "1h", "-o", str(tmp_path / "b.html")]
+    flags += ["--prometheus", prometheus().url]
+    monkeypatch.setattr(leadline, "SECONDS_OF_SILENCE", 3600.0)
+    assert leadline.main(flags) == 3
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(leadline, "SECONDS_OF_SILENCE", 0.0)
+    assert leadline.main(flags) == 3
+    told = capsys.readouterr()
+    assert "leadline: reading signal 1 of" in told.err
+    assert "reading" not in told.out
+
+
 def history(start: float, minutes: int) -> str:
     """Return OpenMetrics of a decode server that is slower and rejects more in its second half."""
     place = 'deployment="chat",pool="decode",model_name="m",server="d:1",engine="0"'
