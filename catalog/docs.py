@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,13 +70,34 @@ def _trap(trap: Trap) -> str:
 
 def text() -> str:
     """Return the whole reference."""
-    parts = [_INTRO, "## Levels\n", *_levels(), "## Signals\n"]
+    parts = [_INTRO, *_index(), "## Levels\n", *_levels(), "## Signals\n"]
     for signal in SIGNALS.values():
         parts.extend(_signal(signal))
     parts.append("## Metrics\n")
     for metric in METRICS.values():
         parts.extend(_metric(metric))
     return "\n".join(parts)
+
+
+def _index() -> Iterator[str]:
+    """Yield each signal with its name, and where the metrics of each program begin."""
+    yield "## Index\n"
+    yield "| signal | what it is | unit | level |\n| --- | --- | --- | --- |"
+    for signal in SIGNALS.values():
+        what = f"{signal.title} | {signal.unit} | {signal.level}"
+        yield f"| [{signal.name}](#{signal.name}) | {what} |"
+    programs: dict[str, list[str]] = {}
+    for name in METRICS:
+        programs.setdefault(re.split(r"[:_]", name, maxsplit=1)[0], []).append(name)
+    yield "\n| metrics that begin with | number | first |\n| --- | --- | --- |"
+    for prefix, names in programs.items():
+        yield f"| `{prefix}` | {len(names)} | [{names[0]}](#{_anchor(names[0])}) |"
+    yield ""
+
+
+def _anchor(name: str) -> str:
+    """Return the anchor of a heading, as GitHub makes it."""
+    return re.sub(r"[^a-z0-9_-]", "", name.lower())
 
 
 def _code(names: tuple[str, ...] | list[str]) -> str:

@@ -7,6 +7,7 @@ outside and are escaped by the templates.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -98,8 +99,9 @@ def finding(view: View, key: str) -> str:
 
 
 def runbook(view: View, alert: str, text: str) -> str:
-    """Return the page of a runbook."""
-    return _page(view, "runbook.html", "..", title=alert, body=books.render(text))
+    """Return the page of a runbook; its commands ask the Prometheus that is asked here."""
+    body = books.render(text.replace(books.PROMETHEUS, shlex.quote(view.links.prometheus)))
+    return _page(view, "runbook.html", "..", title=alert, body=body)
 
 
 def missing(view: View, what: str) -> str:

@@ -15,6 +15,8 @@ from markupsafe import Markup, escape
 
 FOLDER: Final = Path(__file__).resolve().parents[2] / "runbooks"
 """Beside the packages, in the repository and where it is installed."""
+PROMETHEUS: Final = "http://127.0.0.1:9090"
+"""What the commands of runbooks ask."""
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9]{1,63}")
 _MAX: Final = 2**20
 _INLINE: Final = re.compile(

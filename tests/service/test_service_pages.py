@@ -128,15 +128,15 @@ class Running:
         return self.get(f"/api/v1{path}").raise_for_status().json()
 
 
-Start = Callable[[Values], Running]
+Start = Callable[..., Running]
 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Start:
     """Starts a service over a made-up fleet."""
 
-    def make(values: Values) -> Running:
-        flags = {"service": {"history": "5h", "state": str(tmp_path)}}
+    def make(values: Values, **more: Any) -> Running:
+        flags = {"service": {"history": "5h", "state": str(tmp_path)}, **more}
         return Running(Fleet(values), tmp_path, load(None, {}, flags))
 
     return make
@@ -381,6 +381,19 @@ def test_a_runbook_is_served_as_page(start: Start) -> None:
     answer = start({}).get("/runbooks/LeadlineLeak")
     assert answer.status_code == 200
     assert "<h1>" in answer.text
+
+
+def test_the_commands_of_a_runbook_ask_the_prometheus_of_this_installation(start: Start) -> None:
+    """They can be pasted as they stand; a password never goes into a page."""
+    url = "http://watcher:hush@prom.example:9091/prom"
+    service = start({}, prometheus={"url": url})
+    for name in runbook.names():
+        page = service.text(f"/runbooks/{name}")
+        assert ":9090" not in page, name
+        assert "hush" not in page, name
+    assert "promtool query instant http://prom.example:9091/prom &#39;" in service.text(
+        "/runbooks/LeadlineLeak"
+    )
 
 
 def test_markdown_lets_no_markup_through() -> None:
