@@ -24,6 +24,7 @@ import numpy as np
 from catalog.panel import FloatArray, Labels, Panel
 from detectors.drift.buckets import FEWEST
 from detectors.drift.context import Z90, LimitsLike, where
+from detectors.drift.falling_left import Left, left
 from detectors.drift.falling_mix import LATE, Mix, mix_of
 from detectors.drift.falling_rules import RULES, Rule, Tally, place
 from detectors.drift.falling_shape import shape_of
@@ -42,6 +43,8 @@ from detectors.finding import Finding, State, Verdict, finding_id
 NAME = "falling"
 SIGNALS = tuple(RULES)
 SURE = 3.0  # standard errors: the steepest of many hinges is taken
+HEALTHY = 18 * 3600.0  # of the past at least that tells the time left, in
+POINTS = 96
 GONE = 0.5  # of the usual level: other traffic does not explain that much
 SETTLED = 600.0  # seconds by which a rollout must follow a fall to have set a new level
 
@@ -264,8 +267,7 @@ def _finding(fall: _Fall, limits: LimitsLike, panels: Mapping[str, Panel]) -> Fi
     moving = fall.verdict == "drift"
     scale, floor = _scale(fall), _floor(fall, limits)
     ends = sorted(scale * 3600 * (fall.slope + sign * Z90 * fall.slope_se) for sign in (-1, 1))
-    soon, late = (fall.slope + sign * Z90 * fall.slope_se for sign in (-1, 1))
-    level = fall.level
+    until = _left(fall, floor) if moving else Left(None, None, None)
     signal = fall.rule.signal
     state: State = "firing" if _fires(fall, limits) else "watch"
     return Finding(
@@ -282,9 +284,9 @@ def _finding(fall: _Fall, limits: LimitsLike, panels: Mapping[str, Panel]) -> Fi
         effect_high=ends[1] if moving else None,
         effect_unit="tokens/hour" if signal == "acceptance_length" else "1/hour",
         limit=limits.limit(signal, fall.labels),
-        time_to_breach=_left(level, floor, fall.slope) if moving else None,
-        time_to_breach_low=_left(level, floor, soon) if moving else None,
-        time_to_breach_high=_left(level, floor, late) if moving else None,
+        time_to_breach=until.usual,
+        time_to_breach_low=until.low,
+        time_to_breach_high=until.high,
         state=state,
         cause=_cause(fall, positions := _positions(fall, panels)),
         evidence=_evidence(fall, positions),
@@ -292,13 +294,27 @@ def _finding(fall: _Fall, limits: LimitsLike, panels: Mapping[str, Panel]) -> Fi
     )
 
 
-def _left(level: float, floor: float | None, slope: float) -> float | None:
-    """Return seconds until *level* meets *floor* at *slope*; None if never or not known."""
+def _left(fall: _Fall, floor: float | None) -> Left:
+    """Return seconds until the share meets its floor."""
     if floor is None:
-        return None
-    if level <= floor:
-        return 0.0
-    return (floor - level) / slope if slope < 0 else None
+        return Left(None, None, None)
+    if fall.level <= floor:
+        return Left(0.0, 0.0, 0.0)
+    found, tally = fall.found, fall.tally
+    end = int(np.searchsorted(tally.panel.times, fall.as_of)) + 1
+    points = min(
+        len(found.season), round(max(4 * (fall.as_of - fall.onset), HEALTHY) / tally.panel.step)
+    )
+    width = max(1, points // POINTS)
+    edges = end - width * np.arange(points // width, -1, -1)
+    tried = np.diff(tally.tried[fall.row, edges])
+    share = np.diff(tally.won[fall.row, edges])[tried > 0] / tried[tried > 0]
+    season = found.season[edges[:-1] + width // 2 - end]
+    middle = tally.panel.times[edges[:-1]] + (width - 1) / 2 * tally.panel.step
+    wander = fall.rule.wander_at(fall.labels)
+    return left(
+        middle[tried > 0], share - season[tried > 0], found.usual, floor, found.reference, wander
+    )
 
 
 def _positions(fall: _Fall, panels: Mapping[str, Panel]) -> list[dict[str, object]]:

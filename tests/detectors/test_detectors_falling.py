@@ -75,6 +75,24 @@ def test_fast_decline_is_found_within_forty_minutes() -> None:
         assert finding.time_to_breach == pytest.approx(60 * 60 * (0.505 - 0.4) / 0.217, rel=0.6)
 
 
+def test_time_to_the_floor_is_as_sure_as_it_says() -> None:
+    """A wander of hours may hasten or delay it: most of 24 truths lie within their intervals."""
+    rng = np.random.default_rng(21)
+    since = np.maximum(np.arange(2 * DAY) - 1.5 * DAY, 0)
+    share = _share(rng, 24, 2 * DAY) - 0.06 * since / 60
+    now = int(1.5 * DAY) + 120
+    found = [f for f in _judge(_panel(rng, share), now) if f.time_to_breach is not None]
+    held = []
+    for f in found:
+        row = share[int(f.labels["deployment"][1:]), now:]
+        truth = 60.0 * float(np.argmax(row < 0.4))
+        assert f.time_to_breach_low is not None
+        assert f.time_to_breach_high is not None
+        held.append(f.time_to_breach_low <= truth <= f.time_to_breach_high)
+    assert len(held) >= 20
+    assert np.mean(held) >= 0.75
+
+
 def test_slow_decline_is_found_before_285() -> None:
     """From 3.03 to 2.76 in eight hours under a healthy wander, as in vLLM#41838."""
     rng = np.random.default_rng(2)
