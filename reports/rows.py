@@ -58,6 +58,9 @@ def row(
     found = [_capped(one, values[at], context.top) for at, one in enumerate(found)]
     found = _seen_enough(found, values)
     finding = _finding(signal, panel, context.findings)
+    within = None
+    if finding is None and signal.level == "container" and _state(found, None) != "unknown":
+        finding = within = _within(signal, panel, context.findings)
     state = _state(found, finding)
     strong = _strongest(found, panel, finding, signal, bound) if state != "unknown" else 0
     best = found[strong]
@@ -73,7 +76,7 @@ def row(
         signal=signal,
         place=place,
         state=state,
-        why=_why(found, state, panel.labels[strong], finding),
+        why=_why(found, state, panel.labels[strong], finding, within=within is not None),
         detail=detail,
         level=spell(now) if math.isfinite(now) else "–",
         change={"stable": "none clear", "unknown": "–"}.get(state, words.rate(slope, signal.unit)),
@@ -103,6 +106,30 @@ def _finding(signal: Signal, panel: Panel, findings: Sequence[Finding]) -> Findi
             if any(wanted <= labels for labels in rows):
                 return one
     return None
+
+
+def _within(signal: Signal, panel: Panel, findings: Sequence[Finding]) -> Finding | None:
+    """Return the firing leak of processes in a container of *panel*, as the container's own.
+
+    A container grows by what leaks in it, even where its straight line shows no growth yet: its
+    page cache gives way, and the line began before the leak did.
+    """
+    if signal.name != "container_working_set":
+        return None
+    servers = {labels.get("server") for labels in panel.labels} - {None, ""}
+    leaks = [one for one in findings if one.kind == "leak" and one.state == "firing"
+             and one.labels.get("process") and one.labels.get("server") in servers]  # fmt: skip
+    if not leaks:
+        return None
+    first = min(leaks, key=lambda one: one.time_to_breach or math.inf)
+    server = first.labels["server"]
+    together = first.evidence.get("place_slope_per_hour") or sum(
+        one.effect or 0.0 for one in leaks if one.labels["server"] == server
+    )
+    return replace(
+        first, signal=signal.name, labels={"server": server}, effect=together,
+        effect_low=None, effect_high=None,
+    )  # fmt: skip
 
 
 def _capped(one: Reading, values: FloatArray, top: float | None) -> Reading:
@@ -229,7 +256,14 @@ def _kept(
     return None if seen < LEAST_SEEN or hidden else True
 
 
-def _why(found: Sequence[Reading], state: State, labels: Labels, finding: Finding | None) -> str:
+def _why(
+    found: Sequence[Reading],
+    state: State,
+    labels: Labels,
+    finding: Finding | None,
+    *,
+    within: bool,
+) -> str:
     states = Counter(one.state for one in found)
     many = len(found)
     unknown = Counter(one.why for one in found if one.state == "unknown")
@@ -239,7 +273,8 @@ def _why(found: Sequence[Reading], state: State, labels: Labels, finding: Findin
         else ""
     )
     if finding is not None:
-        return f"see the finding: {finding.verdict.replace('_', ' ')}{rest}"
+        whose = " of processes in it" if within else ""
+        return f"see the finding: {finding.verdict.replace('_', ' ')}{whose}{rest}"
     if state == "unknown":
         return unknown.most_common(1)[0][0]
     why = next(one.why for one in found if one.state == state)

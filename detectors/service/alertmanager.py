@@ -53,13 +53,15 @@ def alerts(snapshot: Snapshot, links: Links, now: float, lifetime: float) -> lis
 def _alert(
     snapshot: Snapshot, incident: Incident, severity: str, links: Links, until: float
 ) -> Alert:
-    findings = [f for f in snapshot.members(incident) if f.state == "firing"]
+    members = snapshot.members(incident)
+    findings = [f for f in members if f.state == "firing"]
     lead = snapshot.tracked.get(incident.lead)
     if not findings and lead is not None:
         findings = [lead.finding]
+    watched = [f for f in members if f.state == "watch" and f not in findings]
     alert: Alert = {
         "labels": message.labels(incident, severity),
-        "annotations": message.notes(incident, findings, links),
+        "annotations": message.notes(incident, findings, links, watched),
         "startsAt": _instant(incident.since),
         "endsAt": _instant(until),
     }

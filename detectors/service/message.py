@@ -265,8 +265,16 @@ def summary(incident: Incident, findings: Sequence[Finding]) -> str:
     return head + (f", {speed}" if speed else "") + (f", about {about} left" if about else "")
 
 
-def description(incident: Incident, findings: Sequence[Finding]) -> str:
-    """Return the sentences of a page: who, how fast, the limit, the time left, as of when."""
+def description(
+    incident: Incident, findings: Sequence[Finding], watched: Sequence[Finding] = ()
+) -> str:
+    """Return the sentences of a page: who, how fast, the limit, the time left, as of when.
+
+    Args:
+        incident: It.
+        findings: Those that fire.
+        watched: Those of the incident that nobody can be sure of yet.
+    """
     lead = findings[0] if findings else None
     about, ends = left(incident)
     servers = {f.labels["server"] for f in findings if f.labels.get("server")}
@@ -275,6 +283,8 @@ def description(incident: Incident, findings: Sequence[Finding]) -> str:
         parts[0] += f" {'by' if incident.kind in OF_AN_INSTANT else 'at'} {speed}"
     if servers:
         parts[0] += f", on {listed(servers, 4)}"
+    if watched:
+        parts.append(f"{subject(watched, full=True)} may too: too early to tell")
     as_of = f"as of {clock(incident.as_of)}"
     forecast = incident.forecast
     if forecast is not None:
@@ -292,12 +302,17 @@ def description(incident: Incident, findings: Sequence[Finding]) -> str:
     return ". ".join(parts) + "."
 
 
-def notes(incident: Incident, findings: Sequence[Finding], links: Links) -> dict[str, str]:
+def notes(
+    incident: Incident,
+    findings: Sequence[Finding],
+    links: Links,
+    watched: Sequence[Finding] = (),
+) -> dict[str, str]:
     """Return the alert's annotations: sentences, links, and the parts for other templates."""
     lead = findings[0] if findings else None
     made = {
         "summary": summary(incident, findings),
-        "description": description(incident, findings),
+        "description": description(incident, findings, watched),
         "action": FIRST.get(incident.kind, "Follow the runbook."),
         "runbook_url": links.runbook(alert_name(incident.kind)),
         "panel_url": links.finding(incident.lead),

@@ -307,3 +307,22 @@ def test_both_spans_are_read_from_prometheus(prometheus: Any, as_json: Read) -> 
     # Each step's count is what grew up to it: the first of the later span is the earlier's last.
     assert (accepted["value"], accepted["value_before"]) == pytest.approx((0.55, 0.7), abs=1e-3)
     assert report["verdict"] == "unknown"
+
+
+def test_a_container_is_never_called_stable_beside_the_leak_in_it(
+    make_soak: Make, as_json: Read
+) -> None:
+    """What leaks is a small part of it, so its own line shows nothing; the other pool's stays."""
+    panels = make_soak(leak=25 * MIB, step=600.0)
+    times = panels["request_rate"].times
+    span = float(times[0]), float(times[-1])
+    report = as_json(panels, *span)
+    inside, other = (line(report, "container_working_set", pool) for pool in ("decode", "prefill"))
+    assert (inside["state"], other["state"]) == ("drifting", "stable")
+    assert inside["why"] == "see the finding: leak of processes in it"
+    assert inside["slope"] * 3600 == pytest.approx(25 * MIB, rel=0.2)
+    (leak,) = [one for one in report["findings"] if one["state"] == "firing"]
+    assert inside["time_to_limit"] == leak["time_to_breach"]
+    # Without the processes' memory nobody knows of the leak, and the line is what it was.
+    without_memory(panels)
+    assert line(as_json(panels, *span), "container_working_set")["state"] == "stable"

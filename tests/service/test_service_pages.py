@@ -325,6 +325,25 @@ def test_alert_labels_are_identity_and_hold_no_number(start: Start) -> None:
     assert notes["runbook_url"].endswith("/runbooks/LeadlineLeak")
 
 
+def test_a_page_names_the_ranks_that_may_do_the_same(start: Start) -> None:
+    """Who drains the ranks of a page is told of the one that is not certain yet."""
+    rows = (*LEAK["host_anon_swap"], (process("DP2"), grows(1.3)))
+    service = start({**LEAK, "host_anon_swap": rows})
+    service.run(2)
+    snapshot = service.cycle.snapshot
+    tracked = {
+        key: replace(one, finding=replace(one.finding, state="watch"))
+        if one.finding.labels["rank"] == "DP2" else one
+        for key, one in snapshot.tracked.items()
+    }  # fmt: skip
+    snapshot = replace(snapshot, tracked=tracked)
+    [alert] = alerts(snapshot, service.view.links, service.fleet.now, 180.0)
+    said = alert["annotations"]
+    assert "EngineCore DP0 leaks host memory" in said["description"]
+    assert "EngineCore DP2 may too: too early to tell." in said["description"]
+    assert "DP2" not in said["summary"]
+
+
 def test_a_ledger_that_can_no_longer_be_written_stops_nothing(start: Start) -> None:
     """The service goes on from memory, says so on the board, and catches up."""
     service = start(LEAK)
