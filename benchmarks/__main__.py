@@ -16,6 +16,7 @@ BENCHES: dict[str, tuple[str, str]] = {
     "processes": ("benchmarks.processes", "cost of a host with 2,000 processes, beside a peer"),
     "table": ("benchmarks.table", "cost of reading a week of 1,000 series from a file"),
     "detect": ("benchmarks.detect", "cost of judging 1,000 series x 7 days; quality with --data"),
+    "detect-cost": ("benchmarks.detect_cost", "cost of screen, fit, replay and cycle"),
     "detect-compare": ("benchmarks.detect_compare", "how early and how quiet, beside peers"),
     "detect-drifts": ("benchmarks.detect_drifts", "falling, creep and forecast over many seeds"),
     "calibrate": ("benchmarks.calibrate", "the event simulation beside published tables"),
