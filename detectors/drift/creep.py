@@ -25,6 +25,7 @@ from detectors.drift.buckets import BUCKETS, fill
 from detectors.drift.compete import GROWING, STANDING, WARMING, compete
 from detectors.drift.context import Z90, LimitsLike, where
 from detectors.drift.coverage import stopped
+from detectors.drift.creep_left import feedback, left
 from detectors.drift.creep_load import (
     DAY,
     Bins,
@@ -53,9 +54,6 @@ NEWEST = 2 * 3600.0  # of growth that has gone on until now
 COLD = 1800.0  # seconds after a start that say nothing of what is usual
 BESIDE = 6 * 3600.0  # on either side of a start, to tell its step
 FALLS = 0.03  # a step down at a start by as much begins a new life
-MOST_ELASTIC = 0.6  # beyond it growth would feed itself without end within the forecast
-DAYS_VARY = 0.04  # by which the next day's busy hour may differ from the last one's
-LEAST_SWING = 0.1  # of the concurrency, in logarithm, to tell what it costs
 MOST_NEW = 0.5  # of the newest bins: with more outside what was learned nothing can be said
 
 
@@ -123,7 +121,7 @@ def _one(
     if bins is None or len(bins.times) < BUCKETS:
         return None
     rest = same_load(bins, anew)
-    feedback = _feedback(bins, bins.log - rest)
+    faster = feedback(bins, bins.log - rest)
     usual = np.median(rest[np.isfinite(rest)]) if np.isfinite(rest).any() else 0.0
     rest = np.expm1(rest - usual)  # what grows in a straight line bends in its logarithm
     if not bins.names:
@@ -134,7 +132,7 @@ def _one(
     if (told & ~bins.learned).sum() > MOST_NEW * told.sum():
         return _new_traffic(panel, row, bins, rest, told)
     rise = _rise(bins, np.where(bins.learned, rest, np.nan))
-    return None if rise is None else _finding(panel, row, bins, rise, limits, feedback)
+    return None if rise is None else _finding(panel, row, bins, rise, limits, faster)
 
 
 def same_load(bins: Bins, anew: Sequence[Rollout]) -> FloatArray:
@@ -314,23 +312,19 @@ def _finding(
     bins: Bins,
     rise: _Rise,
     limits: LimitsLike,
-    feedback: float,
+    faster: float,
     verdict: Verdict = "drift",
 ) -> Finding:
     """Return the finding about growth at the same load."""
     labels, signal = dict(panel.labels[row]), panel.signal
     limit = limits.limit(signal, labels)
     speed, (low, high) = rise.slope, rise.ends
-    _, usual = _base(bins, rise, 1.0)
-    at_rest, _ = _base(bins, rise, feedback)
+    usual = _usual(bins, rise)
     told = rise.window >= SHORTEST_SEASON or bins.times[-1] - bins.times[0] >= SHORTEST_SEASON
     sure = verdict == "drift" and (told or rise.seen >= SEASON_SEEN)
     state: State = "firing" if sure else "watch"
-    lefts = [
-        _left(bins, at_rest * day, rise, slope, feedback, limit)
-        for slope, day in ((speed, 1.0), (high, 1 + DAYS_VARY), (low, 1 - DAYS_VARY))
-    ]
-    finding = Finding(
+    until = left(bins, speed, rise.slope_se, rise.onset, faster, limit)
+    return Finding(
         id=finding_id(NAME, signal, labels, 0.0),
         kind="creep",
         verdict=verdict,
@@ -344,68 +338,22 @@ def _finding(
         effect_high=high * usual * 3600,
         effect_unit=f"{CATALOGUE[signal].unit}/hour",
         limit=limit,
+        time_to_breach=until.usual,
+        time_to_breach_low=until.low,
+        time_to_breach_high=until.high,
         state=state,
         cause=_cause(signal, labels, bins, rise),
-        evidence={**_evidence(bins, rise, usual), "feedback": round(feedback, 3)},
+        evidence={**_evidence(bins, rise, usual), "feedback": round(faster, 3)},
         runbook="LeadlineCreep",
     )
-    if lefts[0] is None:
-        return finding
-    return replace(
-        finding,
-        time_to_breach=lefts[0],
-        time_to_breach_low=lefts[1],
-        time_to_breach_high=lefts[2],
-    )
 
 
-def _feedback(bins: Bins, told: FloatArray) -> float:
-    """Return how much faster a latency grows in life than at the same load.
-
-    What takes longer runs longer, so more of it runs at once (Little's law), which costs again:
-    growth over one less the elasticity of the latency in its concurrency, at the busier half.
-    """
-    if not bins.names or bins.names[0] != "requests_running":
-        return 1.0
-    x = bins.loads[0]
-    known = np.isfinite(x) & np.isfinite(told)
-    busy = known & (x >= np.median(x[known])) if known.any() else known
-    if busy.sum() < BUCKETS or np.ptp(x[busy]) < LEAST_SWING:
-        return 1.0
-    centred = x[busy] - x[busy].mean()
-    elasticity = float(centred @ told[busy] / (centred @ centred))
-    return 1 / (1 - min(max(elasticity, 0.0), MOST_ELASTIC))
-
-
-def _base(bins: Bins, rise: _Rise, feedback: float) -> tuple[FloatArray, float]:
-    """Return the latency of each bin without the growth, and its usual value of a day."""
-    growth = feedback * rise.slope * np.maximum(bins.times - rise.onset, 0.0)
-    base = bins.raw / (1 + growth)
-    last = base[bins.times > bins.times[-1] - DAY]
-    return base, float(np.median(last[np.isfinite(last)]))
-
-
-def _left(
-    bins: Bins,
-    base: FloatArray,
-    rise: _Rise,
-    slope: float,
-    feedback: float,
-    limit: float | None,
-) -> float | None:
-    """Return seconds until a day like the last, grown at *slope*, meets *limit*; None for never."""
-    if limit is None or slope <= 0:
-        return None
-    ago = bins.times[-1] + bins.step / 2 - bins.times
-    last = (ago < DAY) & np.isfinite(base)
-    usual, ago = base[last], ago[last]
-    smooth = np.convolve(np.pad(usual, 1, mode="edge"), np.ones(3) / 3, mode="valid")
-    so_far = feedback * rise.grown
-    if smooth[-1] * (1 + so_far) >= limit:
-        return None  # met already: the rule for a broken service level tells that
-    needed = (limit / smooth - 1 - so_far) / (feedback * slope)
-    days = np.maximum(np.ceil((needed + ago) / DAY), 1.0)
-    return float(np.min(days * DAY - ago))
+def _usual(bins: Bins, rise: _Rise) -> float:
+    """Return the usual latency of a day without the growth."""
+    last = bins.times > bins.times[-1] - DAY
+    growth = rise.slope * np.maximum(bins.times[last] - rise.onset, 0.0)
+    base = bins.raw[last] / (1 + growth)
+    return float(np.median(base[np.isfinite(base)]))
 
 
 def _evidence(bins: Bins, rise: _Rise, usual: float) -> dict[str, object]:

@@ -104,8 +104,9 @@ def test_time_to_breach_is_the_busy_hour_at_which_the_level_breaks() -> None:
         grown = (1 + 0.01 * (16 + ahead)) / (1 + 0.01 * np.maximum(16 + (ahead % 24) - 24, 0))
         truth = ahead[(usual * grown >= 0.020).argmax()] * HOUR
         # It comes at the busy hour, of that day or of the one beside it.
-        assert finding.time_to_breach == pytest.approx(truth, abs=25 * HOUR)
+        assert finding.time_to_breach == pytest.approx(truth, abs=28 * HOUR)
         assert finding.effect == pytest.approx(0.01 * np.median(_cost(load)), rel=0.4)
+        assert finding.time_to_breach_low <= truth  # type: ignore[operator]
         assert finding.time_to_breach_low <= finding.time_to_breach  # type: ignore[operator]
         high = finding.time_to_breach_high
         assert high is None or finding.time_to_breach <= high  # type: ignore[operator]
