@@ -172,7 +172,7 @@ _DRIFTS: Final = (
     ),
     Scenario(
         "slow_rank", "one of whose prefill ranks computes a third slower than its peers",
-        kind="straggler", verdict="drift", signal="ttft_mean_by_server", pool="prefill",
+        kind="straggler", verdict="fault", signal="ttft_mean_by_server", pool="prefill",
         start=-6 * HOUR, source="S1",
         changes=tuple(
             Change("prefill", 0.5, -6 * HOUR, pool="prefill", server=2, rank=rank)
@@ -181,7 +181,7 @@ _DRIFTS: Final = (
     ),
     Scenario(
         "slow_gpu", "one of whose decode GPUs is held at two thirds of its clock",
-        kind="straggler", verdict="drift", signal="gpu_sm_clock", pool="decode",
+        kind="straggler", verdict="fault", signal="gpu_sm_clock", pool="decode",
         start=-6 * HOUR, source="S2",
         changes=(
             Change("clock", -0.34, -6 * HOUR, pool="decode", server=0, rank=3),
