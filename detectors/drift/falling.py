@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -67,6 +67,7 @@ class _Fall:
     values: FloatArray
     level: float  # of late, as far as it fell by now
     mix: Mix
+    broken: bool = False  # one position of it lost much
 
     @property
     def rule(self) -> Rule:
@@ -93,7 +94,7 @@ class _Fall:
             return "new_traffic"
         if not self.ended:
             return "drift"
-        return "fault" if self.drop >= self.rule.big else "step"
+        return "fault" if self.broken or self.drop >= self.rule.big else "step"
 
 
 def find_falling(panels: Mapping[str, Panel], limits: LimitsLike, as_of: float) -> list[Finding]:
@@ -106,7 +107,13 @@ def find_falling(panels: Mapping[str, Panel], limits: LimitsLike, as_of: float) 
         if len(panel.times) >= FEWEST:
             falls[signal] = _falls(Tally(panel, rule), 0, len(panel.times), panels)
     ratios = {place(labels) for labels in _labels(panels, "acceptance_ratio")}
-    whole = falls.get("acceptance_ratio", [])
+    parts = falls.get("acceptance_by_position", [])
+    broken = {place(fall.labels) for fall in parts if fall.verdict == "fault"}
+    whole = [
+        replace(fall, broken=place(fall.labels) in broken)
+        for fall in falls.get("acceptance_ratio", [])
+    ]
+    falls["acceptance_ratio"] = whole
     told = {place(fall.labels): _fires(fall, limits) for fall in whole}
     out = []
     for signal, found in falls.items():
