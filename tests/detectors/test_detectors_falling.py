@@ -270,6 +270,8 @@ def test_positions_are_evidence_of_the_ratio_and_findings_where_it_stands() -> N
     told = whole.evidence["positions"]
     assert [round(one["usual"] - one["level"], 2) for one in told] == [0.03, 0.15, 0.25]
     assert "position 2 lost most" in whole.cause
+    (broken,) = (f for f in at([0.21, 0.0, 0.0], 0.07) if f.signal == "acceptance_ratio")
+    assert broken.verdict == "fault"  # a step for the ratio, but not for its first position
 
 
 def test_failures_are_judged_as_successes_that_fall() -> None:
