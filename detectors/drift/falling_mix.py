@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 
 from catalog.panel import FloatArray, Labels, Panel
 from detectors.drift.context import without
@@ -157,10 +157,8 @@ def _compared(
     edges = np.arange(since - HOUR / 2, times[0], -HOUR)[::-1]
     if len(edges) * HOUR < BEFORE:
         return None
-    place = np.searchsorted(times, edges)
-    hours = [
-        float(np.nanmean(values[a:b])) for a, b in pairwise(place) if np.isfinite(values[a:b]).any()
-    ]
+    hours = _means(values, np.searchsorted(times, edges))
+    hours = hours[np.isfinite(hours)]
     late = values[(times > as_of - LATE) & (times > since)]
     after = values[times > since]
     if len(hours) * HOUR < BEFORE / 2 or not np.isfinite(late).any():
@@ -169,9 +167,20 @@ def _compared(
         "before": float(np.median(hours)),
         "since": float(np.nanmean(after)),
         "of_late": float(np.nanmean(late)),
-        "lowest_before": min(hours),
-        "highest_before": max(hours),
+        "lowest_before": float(hours.min()),
+        "highest_before": float(hours.max()),
     }
+
+
+def _means(values: FloatArray, edges: npt.NDArray[np.intp]) -> FloatArray:
+    """Return the means between neighbours of *edges* (points); NaN where nothing is known."""
+    known = np.isfinite(values)
+    total, count = (
+        np.diff(np.concatenate([[0.0], np.cumsum(one)])[edges])
+        for one in (np.where(known, values, 0.0), known)
+    )
+    out: FloatArray = np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0)
+    return out
 
 
 def _left(
@@ -183,10 +192,7 @@ def _left(
     """
     count = int((as_of - times[0]) / QUARTER)
     edges = np.searchsorted(times, as_of - QUARTER * np.arange(count, -1, -1), side="right")
-    quarters = np.array([
-        np.nanmean(values[a:b]) if np.isfinite(values[a:b]).any() else np.nan
-        for a, b in pairwise(edges)
-    ])  # fmt: skip
+    quarters = _means(values, edges)
     began = as_of - QUARTER * np.arange(count, 0, -1)
     began, quarters = began[np.isfinite(quarters)], quarters[np.isfinite(quarters)]
     size, least = len(quarters), round(BEFORE / QUARTER)
