@@ -77,19 +77,16 @@ def _beyond(y: FloatArray, bins: int, seconds: float) -> float | None:
     spans = len(past) / bins
     if spans < LEAST_SPANS:
         return None
-    middle = float(np.median(past))
-    deviation = max(
-        1.483 * float(np.median(np.abs(past - middle))),
-        float(
-            np.sqrt(
-                np.mean(past[np.abs(past - middle) <= np.quantile(np.abs(past - middle), 0.9)] ** 2)
-            )
-        ),
-        1e-9,
-    )
     now = float(slopes[-1])
-    enough = now > BEYOND * (1 + FEW / spans) * deviation
-    return now / deviation if enough and now > BY * float(np.quantile(past, USUAL)) else None
+    if not now > BY * float(np.quantile(past, USUAL)):
+        return None  # most series end here
+    middle = float(np.median(past))
+    away = np.abs(past - middle)
+    inner = past[away <= np.quantile(away, 0.9)]
+    deviation = max(
+        1.483 * float(np.median(away)), math.sqrt(float(inner @ inner) / len(inner)), 1e-9
+    )
+    return now / deviation if now > BEYOND * (1 + FEW / spans) * deviation else None
 
 
 @lru_cache(maxsize=64)
