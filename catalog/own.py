@@ -22,6 +22,9 @@ EXPORTER: Final[tuple[Metric, ...]] = (
            "Time of the collector's last run.", _COLLECTOR),
     Metric("leadline_dropped_lines_total", "counter", "count",
            "Lines of a vLLM page that were not passed on, by reason.", ("server", "reason")),
+    Metric("leadline_dropped_pages_total", "counter", "count",
+           "Pages of a target that were dropped since all pages at once would have taken more "
+           "than exporter.page_budget.", ("server",)),
     Metric("leadline_build_info", "gauge", "count", "Version of the exporter; always 1.",
            ("version",)),
 )  # fmt: skip

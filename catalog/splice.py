@@ -19,9 +19,10 @@ Decisions:
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -43,6 +44,8 @@ from catalog.exposition import (
 from catalog.labels import without_credentials
 
 MAX_LINES: Final = 100_000
+_PIECE: Final = 1 << 20
+"""Bytes of a page that are text at once."""
 
 RESERVED: Final = re.compile(r"(?:.*:)?leadline_.*|scrape_.*|up|ALERTS|ALERTS_FOR_STATE")
 """Names that a page must not use: what this exporter, our rules and Prometheus itself write."""
@@ -148,31 +151,38 @@ class Splicer:
         self._bad_headers: Counter[Reason] = Counter()
         self._declared: dict[str, tuple[str, str]] = {}
         self._slots: dict[str, _Slot] = {}
-        self._by_series: dict[str, _Slot] = {}
+        self._by_series: dict[bytes, _Slot] = {}
         self._families: dict[str, _Family] = {}
 
     def splice(self, page: bytes) -> Page:
         """Return *page* with the labels in every line, without the lines that are no good."""
-        lines, dropped = self._split(page)
-        headers = [line for line in lines if line[:1] == "#"]
+        page, dropped = self._whole(page)
+        # A large page is decoded twice, piece by piece: its lines at once take thrice its size.
+        small = [_lines(page)] if len(page) <= _PIECE else None
+        headers = [line for lines in small or _pieces(page) for line in lines if line[:1] == "#"]
         if headers != self._headers:
             self._declare(headers)
         dropped.update(self._bad_headers)
         self._scrape += 1
         scrape, slot_of, plain = self._scrape, self._slots.get, SHORT.fullmatch
         marked = _EXEMPLAR.encode() in page
-        for line in lines:
-            if marked and _EXEMPLAR in line:
-                self._with_exemplar(line, dropped)
-                continue
-            before, _, value = line.rpartition(" ")
-            slot = slot_of(before)
-            if slot is None or slot.scrape == scrape or not (plain(value) or valid_value(value)):
-                self._slowly(line, dropped)
-                continue
-            slot.scrape = scrape
-            if slot.family is not None:
-                slot.family.lines.append(slot.text + value)
+        for lines in small or _pieces(page):
+            for line in lines:
+                if marked and _EXEMPLAR in line:
+                    self._with_exemplar(line, dropped)
+                    continue
+                before, _, value = line.rpartition(" ")
+                slot = slot_of(before)
+                if (
+                    slot is None
+                    or slot.scrape == scrape
+                    or not (plain(value) or valid_value(value))
+                ):
+                    self._slowly(line, dropped)
+                    continue
+                slot.scrape = scrape
+                if slot.family is not None:
+                    slot.family.lines.append(slot.text + value)
         return self._finish(dropped)
 
     def _with_exemplar(self, line: str, dropped: Counter[Reason]) -> None:
@@ -190,16 +200,18 @@ class Splicer:
         if slot.family is not None:
             slot.family.add(slot.text + value, "{" + told)
 
-    def _split(self, page: bytes) -> tuple[list[str], Counter[Reason]]:
+    def _whole(self, page: bytes) -> tuple[bytes, Counter[Reason]]:
+        """Return the lines of a page that are read and whole, and what is dropped with the rest."""
         dropped: Counter[Reason] = Counter()
         page, beyond = head(page, self._max_lines)
         if beyond:
             dropped["limit"] += beyond
-        lines = page.decode("utf-8", "surrogateescape").split("\n")
-        rest = lines.pop()
-        if rest.strip(" \t") and not rest.startswith("# EOF"):
-            dropped["truncated"] += 1
-        return lines, dropped
+        if not page.endswith(b"\n"):
+            at = page.rfind(b"\n") + 1
+            rest, page = page[at:], page[:at]
+            if rest.strip(b" \t") and not rest.startswith(b"# EOF"):
+                dropped["truncated"] += 1
+        return page, dropped
 
     def _declare(self, headers: list[str]) -> None:
         """Read the HELP and TYPE lines anew; what was known of series rests on them."""
@@ -263,7 +275,9 @@ class Splicer:
 
     def _slot(self, name: str, labels: Labels, text: str) -> _Slot:
         """Return the one slot of a series, however its labels are ordered."""
-        key = series(name, tuple(sorted(labels)))
+        # A digest: the text of a large page's series is held twice already.
+        written = series(name, tuple(sorted(labels))).encode("utf-8", "surrogatepass")
+        key = hashlib.blake2b(written, digest_size=16).digest()
         slot = self._by_series.get(key)
         if slot is None:
             if RESERVED.fullmatch(name):
@@ -319,7 +333,7 @@ class Splicer:
                 family.lines, family.exemplars = [], []
         # A series may be known by its labels alone, a family by a name that never comes again.
         known = max(len(self._slots), len(self._by_series), len(self._families))
-        if known > 2 * samples + 64:
+        if known > samples + samples // 4 + 64:
             self._forget()
         return Page(blocks, dropped, samples)
 
@@ -330,6 +344,20 @@ class Splicer:
         self._by_series = {k: slot for k, slot in self._by_series.items() if slot.scrape == now}
         used = [slot.family for slot in self._by_series.values() if slot.family is not None]
         self._families = {family.name: family for family in used}
+
+
+def _lines(page: bytes) -> list[str]:
+    """Return the lines of a page, or of a piece of one, that ends with a line."""
+    return page.decode("utf-8", "surrogateescape").split("\n")[:-1]
+
+
+def _pieces(page: bytes) -> Iterator[list[str]]:
+    """Yield the lines of a page, some at a time."""
+    at = 0
+    while at < len(page):
+        end = page.rfind(b"\n", at, at + _PIECE) + 1 or page.index(b"\n", at + _PIECE) + 1
+        yield _lines(page[at:end])
+        at = end
 
 
 def _check_part(name: str, family: _Family, labels: Mapping[str, str]) -> None:

@@ -40,11 +40,19 @@ class FetchError(Exception):
         self.late = late
 
 
+Take = Callable[[int], None]
+"""Told of more bytes before they are kept; raises FetchError where they are too many."""
+
+
+def _freely(_: int) -> None:
+    """Let any number of bytes be kept."""
+
+
 class Fetch(Protocol):
     """What reads a page: (URL, seconds, bytes at most) -> its body."""
 
-    def __call__(self, url: str, timeout: float, limit: int) -> bytes:
-        """Return the body; raise FetchError otherwise."""
+    def __call__(self, url: str, timeout: float, limit: int, *, take: Take = ...) -> bytes:
+        """Return the body; raise FetchError otherwise. *take* is told of its bytes first."""
 
 
 class DeadlineReader(io.RawIOBase):
@@ -82,6 +90,7 @@ def fetch(
     limit: int,
     clock: Callable[[], float] = time.monotonic,
     *,
+    take: Take = _freely,
     headers: Mapping[str, str] | None = None,
     context: ssl.SSLContext | None = None,
 ) -> bytes:
@@ -92,11 +101,13 @@ def fetch(
         timeout: Seconds for the whole exchange.
         limit: Most bytes, unpacked.
         clock: Monotonic seconds.
+        take: Told of each piece of the body, unpacked, before it is kept.
         headers: To send beside, or in place of, those of a scrape.
         context: Whom to trust, in place of the system's certificates.
 
     Raises:
-        FetchError: There is none in time, it is too large, or the answer isn't 200.
+        FetchError: There is none in time, it is too large (also for *take*), or the answer isn't
+            200.
     """
     deadline = clock() + timeout
     try:
@@ -115,7 +126,7 @@ def fetch(
             if response.status != http.client.OK:
                 reason = printable(response.reason, 100)
                 raise FetchError(f"answered {response.status} {reason}".rstrip())
-            return _body(response, limit)
+            return _body(response, limit, take)
     except TimeoutError:
         raise FetchError(f"no whole answer within {timeout:.3g} s", late=True) from None
     except ssl.SSLCertVerificationError as error:
@@ -187,7 +198,7 @@ def _headers(user: str | None, password: str | None) -> dict[str, str]:
     return headers
 
 
-def _body(response: http.client.HTTPResponse, limit: int) -> bytes:
+def _body(response: http.client.HTTPResponse, limit: int, take: Take) -> bytes:
     # An error held by a name here would hold this frame, and with it what was read, until the
     # collector of circles comes by.
     too_large = f"larger than {limit / 2**20:.3g} MiB"
@@ -195,7 +206,7 @@ def _body(response: http.client.HTTPResponse, limit: int) -> bytes:
         raise FetchError(too_large)
     packed = response.getheader("Content-Encoding", "").lower() == "gzip"
     unpacker = zlib.decompressobj(_GZIP)
-    parts: list[bytes] = []
+    body = io.BytesIO()
     size = taken = 0
     while chunk := response.read1(CHUNK):
         # One byte more than allowed is enough to know, and all that a gzip bomb gets to unpack.
@@ -204,9 +215,10 @@ def _body(response: http.client.HTTPResponse, limit: int) -> bytes:
         taken += len(chunk)
         if max(size, taken) > limit:
             raise FetchError(too_large)
-        parts.append(piece)
+        take(len(piece))
+        body.write(piece)
         if unpacker.eof:
             break  # zlib would keep whatever follows
     if not unpacker.eof and (response.length or packed):
         raise FetchError("the answer ended early")
-    return b"".join(parts)
+    return body.getvalue()

@@ -73,14 +73,15 @@ class Info:
             if look.config.exporter.vllm:
                 self._seen.wait(key, timeout)
             else:
-                self._seen.tell(key, self._page(look, instance.url, timeout))
+                self._seen.tell(key, self._page(look, instance.server, instance.url, timeout))
             began = self._seen.last(key).started
             self._versions[key] = version, self._clock() + wait, began
         return Result(self._families(look, instance))
 
-    def _page(self, look: Look, url: str, timeout: float) -> bytes:
+    def _page(self, look: Look, server: str, url: str, timeout: float) -> bytes:
         try:
-            return self._fetch(url, timeout, int(look.config.exporter.max_page))
+            with look.pages.room(server) as room:
+                return room.fetch(self._fetch, url, timeout, int(look.config.exporter.max_page))
         except FetchError:
             return b""
 

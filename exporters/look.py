@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from sys import maxsize
 
 from catalog.config import Config
 from catalog.splice import Page
+from exporters.budget import Budget, Pages
 from exporters.families import Families
 from exporters.targets.instances import Instance
 
@@ -30,6 +32,7 @@ class Look:
         seconds: How long a task may take.
         sys: Where /sys is mounted.
         peers: The programs beside vLLM whose pages are passed through.
+        pages: Holds what the pages of this scrape take.
     """
 
     config: Config
@@ -40,6 +43,7 @@ class Look:
     seconds: float
     sys: Path = Path("/sys")
     peers: Sequence[Instance] = ()
+    pages: Pages = field(default_factory=lambda: Pages(Budget(maxsize)))
 
 
 @dataclass

@@ -13,7 +13,7 @@ from typing import Final
 
 from catalog.splice import Splicer
 from exporters.families import Families
-from exporters.fetch import Fetch
+from exporters.fetch import Fetch, FetchError
 from exporters.fold import Bounds, Folder
 from exporters.look import Look, Result, Task
 from exporters.targets.instances import Instance
@@ -75,9 +75,14 @@ class Peers:
         """
         exporter = look.config.exporter
         timeout = min(exporter.target_timeout, look.seconds)
-        text = self._fetch(peer.url, timeout, int(exporter.max_page))
         known = self._known[peer.server]
-        page = known.splicer.splice(known.folder.fold(text))
+        with look.pages.room(peer.server) as room:
+            try:
+                text = room.fetch(self._fetch, peer.url, timeout, int(exporter.max_page))
+            except FetchError:
+                known.splicer = _splicer(peer)  # what is known of a large page is larger than it
+                raise
+            page = known.splicer.splice(known.folder.fold(text))
         if known.folder.beyond:
             page.dropped["limit"] += known.folder.beyond
         families = _families(peer, up=1)
@@ -90,10 +95,13 @@ class Peers:
         labels = _labels(peer)
         known = self._known.get(peer.server)
         if known is None or known.labels != labels:
-            model = "" if peer.kind == "dcgm" else peer.labels.get("model_name", "")
-            splicer = Splicer(labels, {"model_name": model}, max_lines=MAX_LINES)
-            known = _Known(labels, Folder(BOUNDS.get(peer.kind, Bounds())), splicer)
+            known = _Known(labels, Folder(BOUNDS.get(peer.kind, Bounds())), _splicer(peer))
         return known
+
+
+def _splicer(peer: Instance) -> Splicer:
+    model = "" if peer.kind == "dcgm" else peer.labels.get("model_name", "")
+    return Splicer(_labels(peer), {"model_name": model}, max_lines=MAX_LINES)
 
 
 def _labels(peer: Instance) -> dict[str, str]:

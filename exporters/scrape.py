@@ -20,6 +20,7 @@ from catalog.address import bare_url, printable
 from catalog.config import Config
 from catalog.pages import combine
 from exporters.announce import Announcer
+from exporters.budget import Budget
 from exporters.families import Families
 from exporters.fetch import Fetch, fetch
 from exporters.gpu.collector import Gpu
@@ -85,6 +86,7 @@ class Exporter:
         clock: Monotonic seconds.
         only: The collectors that run; None: all.
         lanes: To run them in, shared with others and closed by them; None: its own.
+        budget: Of the bytes of pages, shared with others; None: its own.
     """
 
     def __init__(
@@ -98,6 +100,7 @@ class Exporter:
         clock: Callable[[], float] = time.monotonic,
         only: Collection[str] | None = None,
         lanes: Lanes | None = None,
+        budget: Budget | None = None,
     ) -> None:
         self._config = _without_asked(config)
         self._proc = proc or Path(config.exporter.proc)
@@ -113,6 +116,7 @@ class Exporter:
         }
         self._own_lanes = Lanes() if lanes is None else None
         self._runner = Runner(lanes or self._own_lanes or Lanes(), clock, FAR)
+        self._budget = budget or Budget(int(config.exporter.page_budget))
         self._dropped: dict[str, Counter[str]] = {}
         self._said: dict[Key, str] = {}
         self._announcer = Announcer()
@@ -167,23 +171,24 @@ class Exporter:
             self._announcer.tell(listed)
         if problems:
             outcomes[DISCOVERY, ""] = outcomes[DISCOVERY, ""]._replace(problem="; ".join(problems))
-        look = Look(
-            self._config,
-            node_name(self._config),
-            [i for i in listed if i.kind == "vllm"],
-            self._proc,
-            self._cgroup,
-            max(0.0, deadline - self._clock()),
-            self._sys,
-            [i for i in listed if i.kind != "vllm"],
-        )
-        outcomes |= self._collect(look, deadline)
-        self._runner.keep(outcomes)
-        pages = [o.result.page for o in outcomes.values() if o.result.page is not None]
-        passed = combine(pages)
-        outcomes = {key: self._judge(key, outcome) for key, outcome in outcomes.items()}
-        self._tell(outcomes, {i.server: i.url for i in listed})
-        return Answer(self._own(outcomes), passed)
+        with self._budget.scrape(id(self), sum(1 for i in listed if i.url)) as pages:
+            look = Look(
+                self._config,
+                node_name(self._config),
+                [i for i in listed if i.kind == "vllm"],
+                self._proc,
+                self._cgroup,
+                max(0.0, deadline - self._clock()),
+                self._sys,
+                [i for i in listed if i.kind != "vllm"],
+                pages,
+            )
+            outcomes |= self._collect(look, deadline)
+            self._runner.keep(outcomes)
+            passed = combine([o.result.page for o in outcomes.values() if o.result.page])
+            outcomes = {key: self._judge(key, outcome) for key, outcome in outcomes.items()}
+            self._tell(outcomes, {i.server: i.url for i in listed})
+            return Answer(self._own(outcomes), passed)
 
     def _addresses(self, named: Sequence[Wanted]) -> frozenset[str]:
         if not self._config.exporter.targets and not named:
@@ -248,6 +253,9 @@ class Exporter:
             for why, count in total.items():
                 labels = {"server": server, "reason": why}
                 families.add("leadline_dropped_lines_total", labels, count)
+        for server in servers & self._budget.dropped.keys():
+            labels = {"server": server}
+            families.add("leadline_dropped_pages_total", labels, self._budget.dropped[server])
         return families
 
     def _tell(self, outcomes: Mapping[Key, Outcome], urls: Mapping[str, str]) -> None:

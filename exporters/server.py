@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from catalog.address import listen_address
 from catalog.config import Config, ConfigError
+from exporters.budget import Budget
 from exporters.scrape import Exporter
 from exporters.targets.places import Place, Places
 from exporters.web.handler import Handler, Request
@@ -177,7 +178,9 @@ def run(
     except ConfigError as error:
         log.error("%s", error)
         return COULD_NOT_RUN
-    exporter, on_request = Exporter(config, only=only), OnRequest(config)
+    budget = Budget(int(config.exporter.page_budget))
+    exporter = Exporter(config, only=only, budget=budget)
+    on_request = OnRequest(config, budget=budget)
     try:
         host, port = listen_address(listen)
         server = ExporterServer(host, port, exporter, web, on_request)

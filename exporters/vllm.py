@@ -10,7 +10,7 @@ from typing import Final
 
 from catalog.splice import Splicer
 from exporters.families import Families
-from exporters.fetch import Fetch
+from exporters.fetch import Fetch, FetchError
 from exporters.look import Look, Result, Task
 from exporters.targets.instances import Instance
 from exporters.targets.seen import Seen
@@ -40,7 +40,9 @@ class Vllm:
         if not look.config.exporter.vllm:
             return {}
         paged = {i.server: i for i in look.instances if i.url}
-        self._splicing = {s: known for s, known in self._splicing.items() if s in paged}
+        # Of a copy: a task of an earlier scrape may still be at it.
+        known = self._splicing.copy()
+        self._splicing = {server: known[server] for server in paged if server in known}
         return {
             server: Task(partial(self.collect, look, instance), _up(instance, 0))
             for server, instance in paged.items()
@@ -55,12 +57,17 @@ class Vllm:
         exporter = look.config.exporter
         timeout = min(exporter.target_timeout, look.seconds)
         text = b""
-        try:
-            text = self._fetch(instance.url, timeout, int(exporter.max_page))
-        finally:
-            if self._seen is not None:
-                self._seen.tell(instance.incarnation, text)
-        page = self._splicer(instance, text).splice(text)
+        with look.pages.room(instance.server) as room:
+            try:
+                text = room.fetch(self._fetch, instance.url, timeout, int(exporter.max_page))
+            except FetchError:
+                # What is known of the series of a large page is larger than the page.
+                self._splicing.pop(instance.server, None)
+                raise
+            finally:
+                if self._seen is not None:
+                    self._seen.tell(instance.incarnation, text)
+            page = self._splicer(instance, text).splice(text)
         return Result(_up(instance, 1), page)
 
     def _splicer(self, instance: Instance, text: bytes) -> Splicer:

@@ -13,6 +13,7 @@ from typing import Final
 from catalog.address import bare_url, shown
 from catalog.config import Config
 from catalog.config_targets import Target
+from exporters.budget import Budget
 from exporters.fetch import Fetch, fetch
 from exporters.lanes import Lanes
 from exporters.scrape import Exporter
@@ -32,12 +33,16 @@ class OnRequest:
     Args:
         config: As loaded.
         fetcher: Reads pages.
+        budget: Of the bytes of pages, shared with others; None: its own.
     """
 
-    def __init__(self, config: Config, fetcher: Fetch = fetch) -> None:
+    def __init__(
+        self, config: Config, fetcher: Fetch = fetch, budget: Budget | None = None
+    ) -> None:
         self._config = config
         self._fetch = fetcher
         self._lanes = Lanes()
+        self._budget = budget or Budget(int(config.exporter.page_budget))
         self._names = _names(config)
         self._exporters: dict[int, Exporter] = {}
         self._lock = threading.Lock()
@@ -59,8 +64,9 @@ class OnRequest:
             if exporter is None:
                 config = _alone(self._config, self._config.exporter.targets[number])
                 exporter = self._exporters[number] = Exporter(
-                    config, fetcher=self._fetch, only=COLLECTORS, lanes=self._lanes
-                )
+                    config, fetcher=self._fetch, only=COLLECTORS, lanes=self._lanes,
+                    budget=self._budget,
+                )  # fmt: skip
         return exporter.scrape(seconds)
 
     def close(self) -> None:
@@ -87,6 +93,7 @@ def _alone(config: Config, target: Target) -> Config:
         deadline=told.deadline,
         target_timeout=told.target_timeout,
         max_page=told.max_page,
+        page_budget=told.page_budget,
         discover=False,
         targets=(target.model_copy(update={"on_request": False}),),
     )

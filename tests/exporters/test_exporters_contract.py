@@ -17,7 +17,7 @@ from exporters.scrape import Exporter, collectors
 ROOM = Path(exporters.__file__).parent
 
 
-def refuse(url: str, timeout: float, limit: int) -> bytes:
+def refuse(url: str, timeout: float, limit: int, **_: object) -> bytes:
     """Answer nothing."""
     raise FetchError("not today")
 
@@ -48,7 +48,7 @@ def test_a_collector_that_breaks_leaves_the_page(
     def broken(*_: object) -> Any:
         raise RuntimeError("secret detail")
 
-    def fetcher(url: str, timeout: float, limit: int) -> bytes:
+    def fetcher(url: str, timeout: float, limit: int, **_: object) -> bytes:
         return b'{"version": "1"}' if url.endswith("/version") else b"a 1\n"
 
     def run(collect: Callable[..., object]) -> tuple[dict[str, float], str]:

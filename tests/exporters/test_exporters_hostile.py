@@ -42,7 +42,7 @@ def test_hundreds_of_targets_that_hang_hold_up_nothing_else(config: Make) -> Non
     """A name server that is down costs neither the node's own series nor a healthy server's."""
     go = threading.Event()
 
-    def fetcher(url: str, timeout: float, limit: int) -> bytes:
+    def fetcher(url: str, timeout: float, limit: int, **_: object) -> bytes:
         if "hang" in url:
             go.wait(60)
             raise FetchError("name or service not known")

@@ -44,7 +44,7 @@ EXPIRED = INFO.replace(b"INFO", b"WARNING") + (
 )
 
 
-def refuse(url: str, timeout: float, limit: int) -> bytes:
+def refuse(url: str, timeout: float, limit: int, **_: object) -> bytes:
     """Give no page."""
     raise FetchError("not today")
 

@@ -113,7 +113,9 @@ def test_bad_servers_leave_the_rest_of_the_page(
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
     """Each is 0 with one line that says why; good ones are whole; the page is there in time."""
-    url = serve(Exporter(config(targets=bad_targets, deadline=10.0, target_timeout=5.0)))
+    url = serve(
+        Exporter(config(targets=bad_targets, deadline=10.0, target_timeout=5.0, page_budget="1GiB"))
+    )
     begun = time.monotonic()
     text = get(url).decode()
     assert time.monotonic() - begun < 30  # a busy machine; 10 s are asked for
@@ -228,7 +230,7 @@ def test_what_still_hangs_is_not_asked_again(
     asked: list[str] = []
     go = threading.Event()
 
-    def fetcher(url: str, timeout: float, limit: int) -> bytes:
+    def fetcher(url: str, timeout: float, limit: int, **_: object) -> bytes:
         asked.append(url)
         go.wait(60)
         return b"a 1\n"
@@ -252,7 +254,7 @@ def test_requests_at_once_share_one_scrape(fakes: Any, config: Make) -> None:
     """Replicas of Prometheus that ask together cost one scrape."""
     asked = 0
 
-    def fetcher(url: str, timeout: float, limit: int) -> bytes:
+    def fetcher(url: str, timeout: float, limit: int, **_: object) -> bytes:
         nonlocal asked
         if url.endswith("/metrics"):
             asked += 1
@@ -305,7 +307,7 @@ def test_a_configured_target_that_runs_here_is_read_once(
     """The configuration names it, the process table adds its processes and its connector."""
     asked: list[str] = []
 
-    def fetcher(url: str, timeout: float, limit: int) -> bytes:
+    def fetcher(url: str, timeout: float, limit: int, **_: object) -> bytes:
         asked.append(url)
         return b'{"version": "0.32.0"}' if url.endswith("/version") else decode_page
 

@@ -34,7 +34,7 @@ Grow = Callable[[Path, dict[str, str]], Path]
 Page = dict[str, list[dict[str, str]]]
 
 
-def pages(url: str, timeout: float, limit: int) -> bytes:
+def pages(url: str, timeout: float, limit: int, **_: object) -> bytes:
     """Answer for every server."""
     return b'{"version": "1"}' if url.endswith("/version") else b"# TYPE a gauge\na 1\n"
 
@@ -440,7 +440,7 @@ def test_a_pod_of_this_node_is_the_server_found_in_it(
     (tmp_path / "token").write_text(TOKEN)
     asked: list[str] = []
 
-    def fetcher(url: str, timeout: float, limit: int) -> bytes:
+    def fetcher(url: str, timeout: float, limit: int, **_: object) -> bytes:
         asked.append(url)
         return pages(url, timeout, limit)
 
@@ -494,7 +494,7 @@ def test_a_process_that_ends_takes_its_series_along(
     fields = "20 (a) S 1 " + " ".join("0" for _ in range(17)) + " 77 0 0\n"
     grow(tmp_path, {"20/stat": fields, "20/cmdline": "vllm\0serve\0m\0", "stat": "btime 1\n"})
 
-    def fetcher(url: str, timeout: float, limit: int) -> bytes:
+    def fetcher(url: str, timeout: float, limit: int, **_: object) -> bytes:
         if (tmp_path / "20").exists():
             return pages(url, timeout, limit)
         raise FetchError("connection refused")

@@ -313,7 +313,7 @@ def test_every_rank_behind_a_port_of_its_own_is_a_server(
     assert [[m.pid for m in one.members] for one in found] == [[20, 21, 23], [22, 24, 25]]
     asked = []
 
-    def fetcher(url: str, timeout: float, limit: int) -> bytes:
+    def fetcher(url: str, timeout: float, limit: int, **_: object) -> bytes:
         asked.append(url)
         return b"a 1\n"
 
@@ -336,7 +336,7 @@ def test_the_recorded_pair_says_how_it_is_set_up(
 ) -> None:
     """Command line, version and what the page says is in force: one series a server."""
 
-    def fetcher(url: str, timeout: float, limit: int) -> bytes:
+    def fetcher(url: str, timeout: float, limit: int, **_: object) -> bytes:
         return b'{"version": "0.32.0+cpu"}' if url.endswith("/version") else decode_page
 
     for passed in (True, False):
@@ -361,7 +361,7 @@ def test_a_server_elsewhere_tells_what_its_page_tells(config: Make, decode_page:
     """Start and settings in force, from the page alone; nothing is made up."""
     targets = [{"url": "http://10.0.0.9:8000/metrics", "pool": "decode"}]
 
-    def fetcher(url: str, timeout: float, limit: int) -> bytes:
+    def fetcher(url: str, timeout: float, limit: int, **_: object) -> bytes:
         return json.dumps({"version": f"0.32\n{KEY}"}).encode() if "version" in url else decode_page
 
     page: Any = read(Exporter(config(targets=targets), fetcher=fetcher))
@@ -379,7 +379,7 @@ def test_a_server_elsewhere_that_is_started_anew_is_asked_anew(
     """Its page tells by its start; a version is not kept beyond it."""
     page, version = decode_page, "0.32.0"
 
-    def fetcher(url: str, timeout: float, limit: int) -> bytes:
+    def fetcher(url: str, timeout: float, limit: int, **_: object) -> bytes:
         return json.dumps({"version": version}).encode() if "version" in url else page
 
     targets = [{"url": "http://10.0.0.9:8000/metrics", "pool": "decode"}]

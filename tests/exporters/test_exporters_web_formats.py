@@ -119,7 +119,7 @@ def test_the_nodes_own_families_are_the_same_in_both_formats(
 ) -> None:
     """To a strict reader, beside a page passed through; a fleet's history goes on in either."""
     roots = {"proc": recorded / "proc", "cgroup": recorded / "cgroup"}
-    exporter = Exporter(config(discover=True), fetcher=lambda *_: page, **roots)
+    exporter = Exporter(config(discover=True), fetcher=lambda *_, **__: page, **roots)
     whole = exporter.scrape()
     exporter.close()
     found = samples(open_families(whole.openmetrics.decode()))

@@ -90,7 +90,7 @@ def test_nothing_else_is_asked(
     """Every other text is refused in one line, and no connection is made for it."""
     fakes.pages = {"a": b"a 1\n"}
 
-    def fetcher(url: str, timeout: float, limit: int) -> bytes:
+    def fetcher(url: str, timeout: float, limit: int, **_: object) -> bytes:
         raise AssertionError(url)
 
     url = fakes.url("a")
@@ -185,7 +185,7 @@ def test_targets_are_scraped_at_once(config: Make) -> None:
     both, count = threading.Barrier(2), 0
     lock = threading.Lock()
 
-    def fetcher(url: str, timeout: float, limit: int) -> bytes:
+    def fetcher(url: str, timeout: float, limit: int, **_: object) -> bytes:
         nonlocal count
         if url.endswith("/version"):
             return b"{}"
