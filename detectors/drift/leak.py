@@ -16,6 +16,7 @@ from catalog.panel import Labels, Panel
 from catalog.units import human, human_duration
 from detectors.drift.buckets import BUCKETS
 from detectors.drift.context import Z90, LimitsLike, where
+from detectors.drift.leak_evidence import Asked, Evidence, weigh
 from detectors.drift.leak_growth import AGAINST_STANDING, Growth, since
 from detectors.drift.leak_limit import Breach, Slope, breach, by_tree
 from detectors.drift.leak_rate import level_now, rate
@@ -25,11 +26,16 @@ from detectors.finding import Finding, State, Verdict, finding_id
 
 NAME = "leak"
 # Margins in log-likelihood (nats). Chosen on seeded noise and on the even-numbered development
-# hosts only; `benchmarks/detect.py` reports the odd ones.
+# hosts only; `benchmarks/detect.py` reports the earlier ones.
 AGAINST_WARM_UP = 3.0  # growth against a filling that ends: below this it is a watch
 NEAR_BREACH = 1.0  # the same once growth was seen for as long as what is left
 REMEMBERED = -1.0  # the same where earlier incarnations grew alike to their ends
-ENOUGH = 2.5  # points (`_points`) on the average of two looks that make growth a leak
+ENOUGH, AGO = 1.0, 0.5  # evidence (`leak_evidence`) that makes growth a leak: now, and a while ago:
+AGAIN, AT_LEAST = 8.0, 1800.0  # this part of its age, and seconds, before;
+LOST = 4.0  # and how much of it may be lost since
+FROM_START = 0.8  # growth for more of a life than this has no standing before it
+SURE = 0.4  # and the error of its slope, as a share of it
+CLEAR = 4.0  # points (`_points`) on the average of two looks that make growth a leak
 LEAST = 1.0  # points of a window to be among those that tell the rate
 CALM = -1.0  # points of a look that shows nothing
 ENDED = 0.4  # growth that of late goes on at less than this share of its slope has ended
@@ -82,8 +88,7 @@ def leaks_of(
         alone = _slope(private, growth)
         return _left(growth, breach(alone.labels, known, private, [alone], limits, trees))
 
-    judged = {row: _judge(private, row, found, left_alone) for row, found in growths.items()}
-    growing = {row: best for row, best in judged.items() if best is not None}
+    growing = _judge(private, growths, left_alone)
     slopes = {row: _slope(private, growth) for row, (growth, _) in growing.items()}
     leaking = {row for row, (_, verdict) in growing.items() if verdict == "leak"}
     out = []
@@ -121,25 +126,105 @@ def _left(growth: Growth, time_left: Breach | None) -> float:
 
 
 def _judge(
-    panel: Panel, row: int, found: Sequence[Growth], left: Callable[[Growth], float]
-) -> tuple[Growth, Verdict] | None:
-    """Return the window that shows growth best and what it is; None where nothing grows."""
-    past = [g for g in found if g.over and g.promising and g.against_warm_up >= 0]
-    found = [g for g in found if not g.over]
-    real = [replace(g, remembered=_remembered(g, past)) for g in found if g.promising]
-    if not real:
-        return None
-    whole = [g for g in real if (g.still or _novel(g)) and not _vetoed(g, found)]
-    clear = _clear(whole, left)
-    if clear:
-        # The window that knows the rate best: the longest that its line still fits.
-        surest = min(clear, key=lambda g: g.slope_se / g.slope)
-        return _rated(panel, replace(surest, onset=since(surest, found))), "leak"
-    best = max(real, key=lambda g: g.against_standing)
-    apart = best.against_warm_up >= 0 and _novel(best) and not _vetoed(best, found)
-    if apart and unlike_peers(panel, row, best):
-        return _rated(panel, best), "leak"
-    return best, "warm_up"
+    panel: Panel, growths: Mapping[int, Sequence[Growth]], left: Callable[[Growth], float]
+) -> dict[int, tuple[Growth, Verdict]]:
+    """Return for each series that grows the window that shows it best, and what it is."""
+    promising = {}
+    for row, every in growths.items():
+        past = [g for g in every if g.over and g.promising and g.against_warm_up >= 0]
+        found = [g for g in every if not g.over]
+        real = [replace(g, remembered=_remembered(g, past)) for g in found if g.promising]
+        if real:
+            promising[row] = found, real
+    whole = {
+        row: [g for g in real if (g.still or _novel(g)) and not _vetoed(g, found)]
+        for row, (found, real) in promising.items()
+    }
+    leaks = _leaks(panel, {row: some for row, some in whole.items() if some}, left)
+    out: dict[int, tuple[Growth, Verdict]] = {}
+    for row, (found, real) in promising.items():
+        if row in leaks:
+            leak = leaks[row]
+            if leak.onset <= leak.start:
+                leak = replace(leak, onset=min(leak.onset, since(leak, found)))
+            out[row] = leak, "leak"
+            continue
+        best = max(real, key=lambda g: g.against_standing)
+        apart = best.against_warm_up >= 0 and _novel(best) and not _vetoed(best, found)
+        if apart and unlike_peers(panel, row, best):
+            out[row] = _rated(panel, best), "leak"
+        else:
+            out[row] = best, "warm_up"
+    return out
+
+
+def _leaks(
+    panel: Panel, whole: Mapping[int, Sequence[Growth]], left: Callable[[Growth], float]
+) -> dict[int, Growth]:
+    """Return the growth that goes on, by row, with its rate.
+
+    Told by windows where they are clear, as they are of quiet memory; of memory that wanders by all
+    of the life at once, which must have said so an eighth of the growth ago as well.
+    """
+    surest = {
+        row: min(windows, key=lambda g: g.slope_se / g.slope) for row, windows in whole.items()
+    }
+    asked = [_asked(panel, whole[row], growth, left(growth)) for row, growth in surest.items()]
+    now = dict(zip(surest, weigh(panel, asked), strict=True))
+    earlier = [
+        replace(one, end=one.end - round(max(told.age / AGAIN, AT_LEAST) / panel.step))
+        for one, told in zip(asked, now.values(), strict=True)
+        if told is not None and told.odds >= ENOUGH
+    ]
+    ago = {one.row: told for one, told in zip(earlier, weigh(panel, earlier), strict=True) if told}
+    out = {}
+    for row, windows in whole.items():
+        clear = _clear(windows, left)
+        told = now[row]
+        if told is not None and not _goes_on(windows, surest[row], told, ago.get(row)):
+            told = None
+        if clear:
+            # The window that knows the rate best: the longest that its line still fits.
+            growth = _rated(panel, min(clear, key=lambda g: g.slope_se / g.slope))
+            out[row] = growth if told is None else _both(growth, told)
+        elif told is not None:
+            out[row] = _with(panel, surest[row], told)
+    return out
+
+
+def _asked(panel: Panel, windows: Sequence[Growth], growth: Growth, left: float) -> Asked:
+    """Return the life in which *growth* is, to be weighed; it is at its limit in *left* seconds."""
+    life = max((g.end - g.start) / g.share for g in windows)
+    begin = max(0, round((growth.end - life - float(panel.times[0])) / panel.step))
+    return Asked(growth.row, begin, panel.values.shape[1], begin > 0, left * growth.slope)
+
+
+def _goes_on(
+    windows: Sequence[Growth], growth: Growth, now: Evidence, ago: Evidence | None
+) -> bool:
+    """Return whether the whole life says so, a while ago too, and no window says otherwise."""
+    if growth.remembered > 0:
+        seen = now.odds >= REMEMBERED
+    else:
+        # What bends loses evidence with every look, what goes on gains it.
+        seen = now.odds >= ENOUGH and ago is not None and AGO <= ago.odds <= now.odds + LOST
+    bent = any(g.share > MOST_OF_LIFE and g.against_warm_up < -VETO for g in windows)
+    life = max((g.end - g.start) / g.share for g in windows)
+    # What has grown ever since it began is most often still filling.
+    margin = AGAINST_WARM_UP if now.age > FROM_START * life else 0.0
+    straight = max(g.against_warm_up for g in windows) >= margin
+    sure = now.error < SURE * now.slope
+    return seen and sure and straight and not bent and growth.late >= ENDED
+
+
+def _both(growth: Growth, told: Evidence) -> Growth:
+    """Return *growth* with the rate of window and life, each by how well it knows it."""
+    one, two = 1 / growth.slope_se**2, 1 / told.error**2
+    slope = (one * growth.slope + two * told.slope) / (one + two)
+    variance = (2 + one * (growth.slope - slope) ** 2 + two * (told.slope - slope) ** 2) / (
+        one + two
+    )
+    return replace(growth, slope=slope, slope_se=math.sqrt(variance))
 
 
 def _clear(growths: Sequence[Growth], left: Callable[[Growth], float]) -> list[Growth]:
@@ -160,7 +245,7 @@ def _clear(growths: Sequence[Growth], left: Callable[[Growth], float]) -> list[G
     now = max((p for _, p in points), default=CALM)
     before = [g.ago for g in growths if g.ago is not None and g.ago.promising]
     ago = max((_points(g, left(g)) for g in before), default=CALM)
-    if now + ago < 2 * ENOUGH:
+    if now + ago < 2 * CLEAR:
         points = [(g, p) for g, p in points if g.remembered > 0]
     return [*young, *(g for g, p in points if p >= LEAST)]
 
@@ -180,6 +265,18 @@ def _points(growth: Growth, left: float) -> float:
     if growth.share < PART_OF_LIFE:
         young = max(math.log((growth.end - growth.onset) / BRIEF), YOUNGEST)
     return min(growth.against_warm_up, MOST_MARGIN) + nearness + steadiness + min(young, 0.0)
+
+
+def _with(panel: Panel, growth: Growth, told: Evidence) -> Growth:
+    """Return *growth* with what the whole life says of it."""
+    growth = replace(
+        growth,
+        slope=told.slope,
+        slope_se=told.error,
+        onset=growth.end - told.age,
+        against_warm_up=told.odds,
+    )
+    return replace(growth, level=level_now(panel, growth))
 
 
 def _remembered(growth: Growth, past: Sequence[Growth]) -> float:
