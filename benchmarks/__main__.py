@@ -13,6 +13,7 @@ from collections.abc import Sequence
 # name -> module with `main(argv) -> int | None`, and what it measures
 BENCHES: dict[str, tuple[str, str]] = {
     "exporter": ("benchmarks.exporter", "cost of a scrape of one node with 8 engines"),
+    "gpu-node": ("benchmarks.gpu_node", "the same with real GPUs and their driver (minutes)"),
     "processes": ("benchmarks.processes", "cost of a host with 2,000 processes, beside a peer"),
     "table": ("benchmarks.table", "cost of reading a week of 1,000 series from a file"),
     "detect": ("benchmarks.detect", "cost of judging 1,000 series x 7 days; quality with --data"),

@@ -72,7 +72,7 @@ def measure(scrapes: int) -> dict[str, float]:
     """Return all figures; CPU in milliseconds a scrape, memory in MiB."""
     page = node_page()
     text = page.decode()
-    with _page_server(page) as url:
+    with page_server(page) as url:
         with _exporter(url) as (process, address):
             for _ in range(5):
                 get(address)
@@ -84,14 +84,14 @@ def measure(scrapes: int) -> dict[str, float]:
     splicer = Splicer({"server": "node:8000", "pool": "decode"})
     splicer.splice(page)
     return {
-        "samples on the node's page": float(_samples(text)),
+        "samples on the node's page": float(samples(text)),
         "page out, KiB": size / 1024,
         "CPU ms a scrape, exporter": exporter,
         "CPU ms, prometheus_client parse and write": peer,
         "ratio exporter / prometheus_client": exporter / peer,
         "CPU ms a scrape, OpenMetrics and gzip": opened,
         "ratio of that": opened / peer,
-        "CPU ms of it, splicing alone": _cpu(lambda: merge([splicer.splice(page)]), 50),
+        "CPU ms of it, splicing alone": cpu_milliseconds(lambda: merge([splicer.splice(page)]), 50),
         "RSS MiB, exporter": memory / 2**20,
         "CPU ms a scrape of 104 engines": many,
         "ms that it took": took,
@@ -109,7 +109,8 @@ def node_page() -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
-def _samples(text: str) -> int:
+def samples(text: str) -> int:
+    """Return how many samples a page has."""
     return sum(1 for line in text.splitlines() if line and line[0] != "#")
 
 
@@ -123,7 +124,7 @@ def _interleaved(
         exporter += _scraped(process, address)
         opened += _scraped(process, address, AS_PROMETHEUS)
         if scrape % 10 == 0:
-            peer += _cpu(lambda: _parse_and_write(text), 1)
+            peer += cpu_milliseconds(lambda: parse_and_write(text), 1)
             peers += 1
     return exporter / scrapes * 1000, opened / scrapes * 1000, peer / peers
 
@@ -146,7 +147,8 @@ def _many(url: str, scrapes: int = 5) -> tuple[float, float, float]:
         return cpu / scrapes * 1000, took / scrapes * 1000, float(process.memory_info().rss)
 
 
-def _cpu(work: Callable[[], object], times: int) -> float:
+def cpu_milliseconds(work: Callable[[], object], times: int) -> float:
+    """Return the CPU time of one call of *work*, the mean of so many."""
     begun = time.process_time()
     for _ in range(times):
         work()
@@ -161,14 +163,15 @@ class _Parsed(Collector):
         yield from self._families
 
 
-def _parse_and_write(text: str) -> bytes:
+def parse_and_write(text: str) -> bytes:
+    """Return a page as prometheus_client parses and writes it: the measure of comparison."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Parsed(text))
     return generate_latest(registry)
 
 
 @contextmanager
-def _page_server(page: bytes) -> Iterator[str]:
+def page_server(page: bytes) -> Iterator[str]:
     """Serve the page as vLLM would."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -217,16 +220,17 @@ def _exporter(*urls: str) -> Iterator[tuple[psutil.Process, str]]:
     with TemporaryDirectory() as folder:
         text = _BINDING.format(gpus=ENGINES, record=str(GPUS))
         (Path(folder) / "pynvml.py").write_text(text)
-        with _running(folder, urls) as ran:
+        with running(folder, urls) as ran:
             yield ran
 
 
 @contextmanager
-def _running(folder: str, urls: Sequence[str]) -> Iterator[tuple[psutil.Process, str]]:
+def running(folder: str, urls: Sequence[str]) -> Iterator[tuple[psutil.Process, str]]:
+    """Run `leadline exporter` with the modules in a folder before all others, on targets alone."""
     environment = {
         **os.environ,
         "LEADLINE_EXPORTER__DISCOVER": "false",
-        "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}",
+        "PYTHONPATH": os.pathsep.join([folder, str(ROOT), os.environ.get("PYTHONPATH", "")]),
     }
     command = [sys.executable, "-m", "leadline", "exporter", "--listen", "127.0.0.1:0"]
     with subprocess.Popen(
@@ -275,7 +279,7 @@ def _discovery() -> float:
 
         for _ in range(20):
             look()
-        return _cpu(look, 40)
+        return cpu_milliseconds(look, 40)
 
 
 if __name__ == "__main__":
