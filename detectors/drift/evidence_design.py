@@ -47,33 +47,48 @@ LENGTHS = (1, 2, 3, 4, 6, 8, 10, 12)  # of one at an even rate,
 LOGS = (0.1, 0.3, 1)  # of one that never quite ends,
 ENDED = (14, 16, 18, 21, 24, 30, 36, 48, 60, 72, 96)  # of growth that is over,
 SINCE = (4, 5, 6, 7, 8, 10, 12, 16, 24, 36, 48, 72, 96)  # and for how long it may be.
+INSIDE = 1e-4  # share of a shape's length that digits can tell from none
 REST = 0.25  # of its length, at least: what stopped just now can't be told from what goes on
 START = (1.0, 6.0)  # hours of what fills after a start that was seen
 
 IntArray = npt.NDArray[np.intp]
+Singles = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Whitened:
-    """The shapes under one noise and one base.
+class Base:
+    """What every model has, under one noise.
+
+    Attributes:
+        columns: (n, b) orthonormal.
+        constant: Nats of the noise, the base and its prior.
+        free: n - b.
+        length: (members,) lengths of the whitened shapes apart from it.
+        per: (members,) one over them, zero of a shape that the base has as well.
+    """
+
+    columns: FloatArray
+    constant: float
+    free: int
+    length: FloatArray
+    per: Singles
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The shapes under one noise.
 
     Attributes:
         whiten: (n, n) turns the noise into white noise.
-        base: (n, b) orthonormal columns of what every model has.
-        constant: Nats of noise, base and the base's prior.
-        free: n - b.
-        unit: Class -> (members, n), orthogonal to the base, of length one.
-        length: Class -> (members,), their lengths before.
+        shapes: (members, n), whitened, in single precision: they are compared, not subtracted.
         spread: Trace of the inverse covariance: what white noise of size one adds.
+        bases: Those under it.
     """
 
     whiten: FloatArray
-    base: FloatArray
-    constant: float
-    free: int
-    unit: dict[str, FloatArray]
-    length: dict[str, FloatArray]
+    shapes: Singles
     spread: float
+    bases: tuple[Base, ...]
 
 
 @dataclass(frozen=True)
@@ -83,14 +98,16 @@ class Design:
     Attributes:
         widths: (n,) units of each point, oldest first.
         before: (n,) hours before the end, of their middles.
-        ages: Class -> (members,) hours before the end at which each begins.
-        parts: One for each noise and base.
+        classes: Class -> its members, in order.
+        ages: (members,) hours before the end at which each begins.
+        noises: All of them.
     """
 
     widths: IntArray
     before: FloatArray
-    ages: dict[str, FloatArray]
-    parts: tuple[Whitened, ...]
+    classes: dict[str, slice]
+    ages: FloatArray
+    noises: tuple[Noise, ...]
 
     @property
     def units(self) -> int:
@@ -138,38 +155,40 @@ def design(points: int, unit: float, started: bool) -> Design:
     if started:
         filled = [np.exp(-at / tau) for tau in START]
         bases.append((np.array([np.ones(points), *filled]), OTHER_BASE))
-    parts = []
+    ends = np.cumsum([len(rows) for rows, _ in shapes.values()]).tolist()
+    classes = dict(zip(shapes, map(slice, [0, *ends], ends), strict=False))
+    members = np.concatenate([rows for rows, _ in shapes.values()])
+    noises = []
     for covariance in _covariances(middles.astype(np.float64), unit):
         factor = np.linalg.cholesky(mean @ covariance @ mean.T)
         whiten = np.linalg.inv(factor)
         determinant = float(np.log(np.diag(factor)).sum())
-        members = {name: rows @ whiten.T for name, (rows, _) in shapes.items()}
-        for rows, prior in bases:
-            parts.append(_whitened(whiten, determinant, rows, prior, members))
-    ages = {name: begun for name, (_, begun) in shapes.items()}
-    return Design(widths, life - at, ages, tuple(parts))
+        white = members @ whiten.T
+        noises.append(
+            Noise(
+                whiten,
+                white.astype(np.float32),
+                float((whiten**2).sum()),
+                tuple(_base(whiten, prior - determinant, rows, white) for rows, prior in bases),
+            )
+        )
+    ages = np.concatenate([begun for _, begun in shapes.values()])
+    return Design(widths, life - at, classes, ages, tuple(noises))
 
 
-def _whitened(
-    whiten: FloatArray,
-    determinant: float,
-    rows: FloatArray,
-    prior: float,
-    members: dict[str, FloatArray],
-) -> Whitened:
-    """Return whitened *members* orthogonal to a base.
+def _base(whiten: FloatArray, constant: float, rows: FloatArray, white: FloatArray) -> Base:
+    """Return a base of *rows* (b, n).
 
-    The base's own size is integrated out (restricted likelihood: Harville, Biometrika 61, 1974).
+    Its own size is integrated out (restricted likelihood: Harville, Biometrika 61, 1974).
     """
-    base, triangle = np.linalg.qr(whiten @ rows.T)
-    constant = prior - determinant - float(np.log(np.abs(np.diag(triangle))).sum())
-    unit, length = {}, {}
-    for name, white in members.items():
-        apart = white - (white @ base) @ base.T
-        length[name] = np.maximum(np.linalg.norm(apart, axis=1), 1e-12)
-        unit[name] = apart / length[name][:, None]
-    return Whitened(whiten, base, constant, len(base) - len(rows), unit, length,
-                    float((whiten**2).sum()))  # fmt: skip
+    columns, triangle = np.linalg.qr(whiten @ rows.T)
+    constant -= float(np.log(np.abs(np.diag(triangle))).sum())
+    apart = white - (white @ columns) @ columns.T
+    least = INSIDE * np.linalg.norm(white, axis=1)
+    length = np.linalg.norm(apart, axis=1)
+    per = np.divide(1.0, length, out=np.zeros(len(length)), where=length > least)
+    length = np.where(per > 0, length, INSIDE * least)
+    return Base(columns, constant, len(columns) - len(rows), length, per.astype(np.float32))
 
 
 def _shapes(now: FloatArray, life: float) -> dict[str, tuple[FloatArray, FloatArray]]:

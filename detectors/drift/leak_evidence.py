@@ -13,11 +13,11 @@ The same averages tell the rate, its error and the onset.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import log_ndtr
+from scipy.special import ndtr
 
 from catalog.panel import FloatArray, Panel
 from detectors.drift.buckets import envelope, fill
@@ -25,8 +25,10 @@ from detectors.drift.evidence_design import (
     EIGHT,
     LEAST_UNITS,
     MOST_UNITS,
+    Base,
     Design,
-    Whitened,
+    Noise,
+    Singles,
     design,
     grid,
 )
@@ -44,7 +46,9 @@ SIZES = {
 }
 PRIOR = {"ended": -1.0}  # nats; a leak that is over is rarer than one that is not
 LOG_ROOT_2PI = 0.5 * float(np.log(2 * np.pi))
-TINY = 1e-12
+TINY = 1e-300
+CLOSEST = 1e-9  # what is left of a series at least, as a share of it
+NEGLIGIBLE = 14.0  # nats below the best shape at its best size that still count
 
 
 @dataclass(frozen=True)
@@ -98,7 +102,7 @@ def weigh(panel: Panel, asked: Sequence[Asked]) -> list[Evidence | None]:
         values = model.points(np.array([units[-model.units :] for _, units in some]))
         level = np.median(values[:, : max(4, points // EIGHT)], axis=1)
         room = np.array([asked[place].room for place, _ in some]) + values[:, -1] - level
-        told = _compare(values, np.maximum(room, np.abs(level) * QUANTUM + TINY), model)
+        told = _compare(values, np.maximum(room, np.abs(level) * QUANTUM + 1e-12), model)
         for (place, _), odds, slope, error, age in zip(some, *told, strict=True):
             out[place] = Evidence(
                 float(odds), float(slope) / 3600, float(error) / 3600, float(age) * 3600
@@ -136,62 +140,120 @@ def _compare(
     """
     scale = np.maximum(np.ptp(values, axis=1), 1e-6 * room)
     y = (values - values.mean(axis=1, keepdims=True)) / scale[:, None]
-    share = (room / scale)[:, None]
-    line, other, sizes, errors = [], [], [], []
-    for part in model.parts:
-        z = y @ part.whiten.T
-        z = z - (z @ part.base) @ part.base.T
-        rest = ((z**2).sum(axis=1) + part.spread * QUANTUM**2)[:, None]
-        other.append(part.constant - part.free / 2 * np.log(rest[:, 0]))
-        for name, unit in part.unit.items():
-            fit = z @ unit.T
-            likely, size, error = _integrated(fit, rest, part, name, share)
-            if name == "step":  # a level falls as well as it rises
-                down, _, _ = _integrated(-fit, rest, part, name, share)
-                likely = np.logaddexp(likely, down) - np.log(2)
-            likely += part.constant - np.log(likely.shape[1]) + PRIOR.get(name, 0.0)
-            if name == "line":
-                line.append(likely)
-                sizes.append(size)
-                errors.append(error)
-            else:
-                other.append(_log_sum(likely, 1))
-    lines, size, error = np.array(line), np.array(sizes), np.array(errors)
-    total = _log_sum(_log_sum(lines, 2), 0)
-    weight = np.exp(lines - total[None, :, None])
-    slope = (weight * size).sum(axis=(0, 2))
-    doubt = np.minimum(error, size) ** 2 + (size - slope[None, :, None]) ** 2
-    deviation = np.sqrt((weight * doubt).sum(axis=(0, 2)))
-    age = (weight * model.ages["line"]).sum(axis=(0, 2))
-    return total - _log_sum(np.array(other), 0), slope * scale, deviation * scale, age
+    sums = _Sums(room / scale, model)
+    fits = [fit for noise in model.noises for fit in _fits(y, noise)]
+    top = np.max([fit.best for fit in fits], axis=0)
+    for fit in fits:
+        sums.add(fit, top)
+    return sums.told(scale)
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """Series under one noise and one base.
+
+    Attributes:
+        base: The base.
+        length: (s, members) best size of each shape times its length.
+        rest: (s,) what is left without any.
+        best: (s,) log likelihood of the best shape at its best size.
+    """
+
+    base: Base
+    length: Singles
+    rest: FloatArray
+    best: FloatArray
+
+
+def _fits(y: FloatArray, noise: Noise) -> Iterator[_Fit]:
+    """Yield the fits of *y* (s, n) under one noise."""
+    white = y @ noise.whiten.T
+    for base in noise.bases:
+        z = white - (white @ base.columns) @ base.columns.T
+        rest = (z**2).sum(axis=1) + noise.spread * QUANTUM**2
+        length: Singles = (z.astype(np.float32) @ noise.shapes.T) * base.per
+        left = np.maximum(rest - np.abs(length).max(axis=1, initial=0.0) ** 2, CLOSEST * rest)
+        yield _Fit(base, length, rest, base.constant - base.free / 2 * np.log(left))
+
+
+class _Sums:
+    """Likelihoods of all that is assumed, relative to the best of all, added up as they come."""
+
+    def __init__(self, share: FloatArray, model: Design) -> None:
+        """Begin for series whose room is *share* (s,) of their range."""
+        self._share = share
+        self._ages = model.ages
+        self._line, self._other, self._slope, self._square, self._age = np.zeros((5, len(share)))
+        members = len(model.ages)
+        self._low, self._high = np.empty((2, members))
+        self._prior = np.empty(members)
+        self._is_line, self._is_step = np.zeros((2, members), dtype=np.bool_)
+        for name, some in model.classes.items():
+            self._low[some], self._high[some] = SIZES[name]
+            # Evenly by the logarithm of the size, and among the members.
+            self._prior[some] = (
+                PRIOR.get(name, 0.0)
+                - np.log(some.stop - some.start)
+                - np.log(np.log(SIZES[name][1] / SIZES[name][0]))
+                + LOG_ROOT_2PI
+            )
+        self._is_line[model.classes.get("line", slice(0))] = True
+        self._is_step[model.classes.get("step", slice(0))] = True
+
+    def add(self, fit: _Fit, top: FloatArray) -> None:
+        """Add what is likely enough, next to the best shape at its best size (s,), to count."""
+        free = fit.base.free / 2
+        self._other += np.exp(fit.base.constant - free * np.log(fit.rest) - top)
+        # The likelihood at the best size is the most that all sizes together can have.
+        most = np.exp((fit.base.constant - top + NEGLIGIBLE) / free)  # of what is left
+        enough = np.sqrt(np.maximum(fit.rest - most, 0.0))
+        close = np.abs(fit.length) >= enough[:, None]
+        rows, members = np.nonzero(close)
+        if not len(rows):
+            return
+        length = fit.length[rows, members].astype(np.float64)
+        rest = fit.rest[rows]
+        left = np.maximum(rest - length**2, CLOSEST * rest)
+        error = np.sqrt(left / fit.base.free) / fit.base.length[members]
+        best = length / fit.base.length[members]
+        low, high = self._share[rows] * self._low[members], self._share[rows] * self._high[members]
+        nats = fit.base.constant - free * np.log(left) + self._prior[members] - top[rows]
+        likely, size = _integrated(best, error, low, high)
+        both = self._is_step[members]  # a level falls as well as it rises
+        if both.any():
+            down, _ = _integrated(-best[both], error[both], low[both], high[both])
+            likely[both] = (likely[both] + down) / 2
+        weight = likely * np.exp(nats)
+        line = self._is_line[members]
+        count = len(self._line)
+        self._other += np.bincount(rows[~line], weight[~line], count)
+        rows, weight, size = rows[line], weight[line], size[line]
+        doubt = np.minimum(error[line], size) ** 2
+        self._line += np.bincount(rows, weight, count)
+        self._slope += np.bincount(rows, weight * size, count)
+        self._square += np.bincount(rows, weight * (size**2 + doubt), count)
+        self._age += np.bincount(rows, weight * self._ages[members[line]], count)
+
+    def told(self, scale: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """Return odds, slope, its error and age; the slope in units of *scale* (s,)."""
+        line = np.maximum(self._line, TINY)
+        odds = np.log(line) - np.log(np.maximum(self._other, TINY))
+        slope = self._slope / line
+        error = np.sqrt(np.maximum(self._square / line - slope**2, 0.0))
+        return odds, slope * scale, error * scale, self._age / line
 
 
 def _integrated(
-    fit: FloatArray, rest: FloatArray, part: Whitened, name: str, share: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return (s, m) log likelihood over all sizes of a shape, mean size, and its error.
+    best: FloatArray, error: FloatArray, low: FloatArray, high: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return (k,) likelihood over all sizes, next to that of the best, and the mean size.
 
     The likelihood of a size is taken for normal about its best, cut to the sizes that may be, and
     their density (one over the size) for that at its mean.
     """
-    lowest, highest = (share * end for end in SIZES[name])
-    left = np.maximum(rest - fit**2, 1e-9 * rest)
-    error = np.sqrt(left / part.free) / part.length[name]
-    best = fit / part.length[name]
-    a, b = (lowest - best) / error, (highest - best) / error
+    a, b = (low - best) / error, (high - best) / error
     above = a > 0  # told from the tail in which both ends lie, where digits are
-    far, near = log_ndtr(np.where(above, -a, b)), log_ndtr(np.where(above, -b, a))
-    mass = far + np.log1p(-np.exp(np.minimum(near - far, -TINY)))
-    moved = np.exp(-0.5 * a**2 - mass) - np.exp(-0.5 * b**2 - mass)
-    size = np.clip(best + error * moved * np.exp(-LOG_ROOT_2PI), lowest, highest)
-    width = np.log(SIZES[name][1] / SIZES[name][0])
-    likely: FloatArray = (
-        -part.free / 2 * np.log(left) + mass + np.log(error / size / width) + LOG_ROOT_2PI
-    )
-    return likely, size, error
-
-
-def _log_sum(values: FloatArray, axis: int) -> FloatArray:
-    top = values.max(axis=axis, keepdims=True)
-    out: FloatArray = np.squeeze(top, axis) + np.log(np.exp(values - top).sum(axis=axis))
-    return out
+    mass = np.maximum(ndtr(np.where(above, -a, b)) - ndtr(np.where(above, -b, a)), TINY)
+    moved = (np.exp(-0.5 * a**2) - np.exp(-0.5 * b**2)) / mass
+    size = np.clip(best + error * moved * np.exp(-LOG_ROOT_2PI), low, high)
+    return mass * error / size, size
