@@ -21,6 +21,7 @@ _POOL: Final = ("cluster", "namespace", "deployment", "pool")
 _ENGINE: Final = ("cluster", "server", "engine")
 _TARGET: Final = METRICS["leadline_target_up"].name
 _SIZE: Final = METRICS["leadline_instance_data_parallel_size"].name
+_EXPECTED: Final = METRICS["leadline_instance_engines_expected"].name
 _RANKS: Final = (*_POOL, "group")
 _RUNNING: Final = METRICS["vllm:num_requests_running"].name
 
@@ -67,10 +68,13 @@ def _ranks_missing() -> str:
     """Return how many ranks of a data-parallel group no page shows, though some do.
 
     By the size that its servers were started with: a rank that has gone altogether, with its
-    server and its node, leaves no series to miss it by.
+    server and its node, leaves no series to miss it by. The server of a single rank that answers
+    has that rank, also before it served anything (the Rust front end) and without statistics.
     """
     seen = f'group {_by(_ENGINE)} ({_RUNNING}{{server!=""}})'
-    pages = f"count by (cluster, server) ({seen})"
+    single = f"max by (cluster, server) ({_EXPECTED}) == 1"
+    answers = f"max by (cluster, server) ({_seen()}) == 1"
+    pages = f"(count by (cluster, server) ({seen}) or ({single} and {answers}))"
     here = f"0 * {_SIZE} + on (cluster, server) group_left () {pages}"
     return f"max {_by(_RANKS)} ({_SIZE}) - on ({', '.join(_RANKS)}) sum {_by(_RANKS)} ({here}) > 0"
 
@@ -103,8 +107,8 @@ def alerts(_: Config) -> tuple[Alert, ...]:
         Alert(
             "LeadlineRankMissing", "ticket", _ranks_missing(),
             "Ranks of a data-parallel group are missing.",
-            'No page has shown {{ $value | printf "%.0f" }} of the ranks that the group was '
-            f"started with for 15 minutes (limit 15 min{where(*_RANKS)}).",
+            'No page has shown {{ $value | printf "%.0f" }} of the ranks that the group should '
+            f"have for 15 minutes (limit 15 min{where(*_RANKS)}).",
             wait="15m", group=GROUP,
         ),
         Alert(

@@ -10,7 +10,7 @@ from catalog.metric import Metric
 SETTINGS: Final = (
     "kv_role", "kv_connector", "kv_buffer_device", "vllm_version",
     "tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel", "dcp",
-    "load_balancing", "data_parallel_local", "api_servers",
+    "load_balancing", "data_parallel_local", "elastic_ep", "api_servers",
     "spec_method", "spec_tokens", "tool_parser", "reasoning_parser",
     "cudagraph_mode", "enforce_eager", "attention_backend", "all2all_backend", "quantization",
     "dtype", "kv_cache_dtype", "block_size", "gpu_memory_utilization", "enable_prefix_caching",
@@ -36,7 +36,12 @@ TARGETS: Final[tuple[Metric, ...]] = (
            "Ranks of the data-parallel group that the server belongs to.",
            (*_INSTANCE, "group"),
            traps=("Servers of one group (hybrid and external load balancing) have the same "
-                  "`group`; as started, elastic scaling is not seen.",)),
+                  "`group`.",
+                  "As started. Of an elastic group the server's own rank and those below it, since "
+                  "scaling down takes the highest away: the group has the most that any server "
+                  "says; absent where one server balances an elastic group, which tells nobody.",
+                  "Absent with the Rust front end unless each rank has a server of its own: its "
+                  "page shows a rank from its first request on only.")),
     Metric("leadline_instance_engines_expected", "gauge", "count",
            "Engines that the server's own page shows while all of its ranks are well.",
            _INSTANCE),

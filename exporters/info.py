@@ -55,7 +55,8 @@ class Info:
         """Return one task per server."""
         known = {i.incarnation for i in look.instances}
         self._seen.keep(known)
-        self._versions = {key: v for key, v in self._versions.items() if key in known}
+        # Of a copy: a task of an earlier scrape may still be at it.
+        self._versions = {k: v for k, v in self._versions.copy().items() if k in known}
         return {
             i.server: Task(partial(self.collect, look, i), self._families(look, i))
             for i in look.instances
@@ -129,11 +130,11 @@ def _add_ranks(families: Families, instance: Instance) -> None:
     if instance.found is None:
         return
     ranks = instance.found.launch.ranks
-    if not ranks.size or not instance.url:
+    if not ranks.living or not instance.url:
         return
     group = ranks.group or instance.server
     labels = {**instance.place, "group": f"{instance.node}{group}" if group[0] == ":" else group}
-    families.add("leadline_instance_data_parallel_size", labels, ranks.size)
+    families.add("leadline_instance_data_parallel_size", labels, ranks.living)
     families.add("leadline_instance_engines_expected", instance.place, ranks.shown)
 
 

@@ -33,6 +33,7 @@ _TITLE = re.compile(rf"[^/\s]{{0,64}}?::({'|'.join(_KINDS)})(?:_([A-Za-z0-9_]{{1
 _KV_ROLES: Final = ("kv_producer", "kv_consumer", "kv_both")
 _CONNECTOR = re.compile(r"[A-Za-z0-9_.]{1,64}")
 DEFAULT_PORT: Final = 8000
+_OFF: Final = ("", "0", "false", "False")
 
 
 class Title(NamedTuple):
@@ -168,7 +169,7 @@ def _launch(given: Options, environ: Mapping[str, str]) -> Launch:
         pipeline_parallel=_size(given, "pipeline-parallel-size"),
         data_parallel=_size(given, "data-parallel-size"),
         expert_parallel=bool(given.flag("enable-expert-parallel")),
-        ranks=ranks(given),
+        ranks=ranks(given, lazy=environ.get("VLLM_USE_RUST_FRONTEND", "0") not in _OFF),
         settings=settings.settings(given, environ),
         arguments=settings.fingerprint(given, environ),
         image=settings.image(environ.get(settings.IMAGE_VARIABLE, "")),

@@ -3,12 +3,17 @@
 Internal load balancing: one server's page shows all ranks, its further nodes are headless. Hybrid:
 each node's server shows the ranks of that node. External: each rank is a server of its own; with
 several ports one command starts them on consecutive ports.
+
+Elastic expert parallelism takes ranks away and adds some while the group runs. Its internal kind
+tells nobody how many it has now. Of the external kind the ranks with the highest numbers go, so
+that a group has at least each living rank and those below it: one that is gone from among them is
+lost, one above them was taken away.
 """
 
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from exporters.targets.arguments import Options
@@ -30,6 +35,8 @@ class Ranks:
         ports: Servers that this command starts, on consecutive ports.
         group: What the servers of one group have in common, `address:port` of its first rank;
             empty where it is a group by itself, `:port` where it ends at this node.
+        elastic: Whether ranks come and go while it runs.
+        lazy: Whether its pages show a rank from its first request on only (the Rust front end).
     """
 
     size: int = 1
@@ -38,6 +45,15 @@ class Ranks:
     balancing: Balancing = "internal"
     ports: int = 1
     group: str = ""
+    elastic: bool = False
+    lazy: bool = False
+
+    @property
+    def living(self) -> int:
+        """Ranks that the whole group has while all is well, as far as it is known; else 0."""
+        if self.elastic:
+            return self.start + 1 if self.balancing == "external" else 0
+        return 0 if self.lazy and self.balancing != "external" else self.size
 
     @property
     def shown(self) -> int:
@@ -45,8 +61,20 @@ class Ranks:
         return self.size if self.balancing == "internal" else self.local // self.ports
 
 
-def ranks(given: Options) -> Ranks:
-    """Return how a command line lays out its ranks."""
+def ranks(given: Options, *, lazy: bool = False) -> Ranks:
+    """Return how a command line lays out its ranks.
+
+    Args:
+        given: The command line.
+        lazy: Whether its pages show a rank from its first request on only.
+    """
+    found = _laid_out(given)
+    # Before it had a flag of its own, Ray's backend alone was enough.
+    elastic = bool(given.flag("enable-elastic-ep")) or given.text("data-parallel-backend") == "ray"
+    return replace(found, elastic=elastic and found.size > 1, lazy=lazy)
+
+
+def _laid_out(given: Options) -> Ranks:
     size = _count(given, "data-parallel-size", 1 if given.whole else 0)
     told = _count(given, "data-parallel-size-local", 0)
     nodes = max(_count(given, "nnodes", 1), 1)

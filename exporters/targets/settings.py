@@ -98,6 +98,7 @@ _FLAGS: Final = {
     "enable_chunked_prefill": "enable-chunked-prefill",
     "enforce_eager": "enforce-eager",
     "async_scheduling": "async-scheduling",
+    "elastic_ep": "enable-elastic-ep",
 }
 
 

@@ -274,6 +274,10 @@ ranks = pytest.mark.parametrize(
         ),
         ("m --config gone.yaml", Ranks(0, 0), 0),
         ("m -dp many", Ranks(1, 1), 1),
+        ("m -dp 4 --enable-elastic-ep", Ranks(4, 4, elastic=True), 4),
+        ("m -dp 4 -dpb ray", Ranks(4, 4, elastic=True), 4),
+        ("m -dp 4 -dpn 2 --enable-elastic-ep",
+         Ranks(4, 1, 2, "external", 1, ":29550", elastic=True), 1),
     ],
 )  # fmt: skip
 
@@ -329,6 +333,33 @@ def test_every_rank_behind_a_port_of_its_own_is_a_server(
     tick = os.sysconf("SC_CLK_TCK")
     started = {one["server"]: n for one, n in page["leadline_instance_start_time_seconds"]}
     assert started == {"node7:80": 1000 + 80 / tick, "node7:81": 1000 + 90 / tick}
+
+
+@pytest.mark.parametrize(
+    ("more", "environ", "sizes"),
+    [
+        ("", "", [4]),
+        # Ranks that are taken away on purpose: the one with all pages can't say how many are left,
+        # one of a rank says itself and those below it.
+        ("--enable-elastic-ep", "", []),
+        ("--enable-elastic-ep -dpn 2", "", [3]),
+        # The Rust front end shows a rank from its first request on; a server of one is that rank.
+        ("", "VLLM_USE_RUST_FRONTEND=1\0", []),
+        ("", "VLLM_USE_RUST_FRONTEND=0\0", [4]),
+        ("-dpn 2", "VLLM_USE_RUST_FRONTEND=1\0", [4]),
+    ],
+)  # fmt: skip
+def test_a_group_has_the_size_that_can_be_known(
+    more: str, environ: str, sizes: list[float], tmp_path: Path, grow: Grow, config: Make
+) -> None:
+    """As started; where ranks come and go, or show late, no more than is sure."""
+    line = words("m", "-dp", "4", *more.split())
+    grow(tmp_path, process(20, 1, line) | {"20/environ": environ})
+    page = read(Exporter(config(discover=True), proc=tmp_path, fetcher=lambda *_, **__: b"a 1\n"))
+    told = page.get("leadline_instance_data_parallel_size", [])
+    assert [value for _, value in told] == sizes
+    (info,) = page["leadline_instance_info"]
+    assert info[0].get("elastic_ep") == ("true" if more.startswith("--enable") else None)
 
 
 def test_the_recorded_pair_says_how_it_is_set_up(
