@@ -7,7 +7,8 @@ a rising floor under a sawtooth, and a spike does not touch it.
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,37 +17,19 @@ from catalog.panel import FloatArray
 
 IntArray = npt.NDArray[np.intp]
 BoolArray = npt.NDArray[np.bool_]
+Singles = npt.NDArray[np.float32]
+
+Floats = TypeVar("Floats", FloatArray, Singles)
 
 BUCKETS = 64
 AGO = BUCKETS // 8  # buckets back to where a window is looked at again
 COARSE = 8  # points: wider buckets are made of buckets of this many
 FEWEST = 32  # fewer points than this are not judged
 QUANTILE = 0.25
+FEWEST_SECOND = 5  # points from which on that is the second least
 MOST_MISSING = 1 / 3  # of the buckets of a window
 RESTART_DROP = 0.4  # and by this share of the highest level, within five points
 RESTART_SHARE = 0.5  # without start times, memory that falls below this share is a new process
-
-
-@dataclass(frozen=True)
-class Windows:
-    """Buckets of one width for all series, the newest last.
-
-    Buckets lie on one grid for all time, so that they never change once they are over, and a window
-    ends with the last one that is: between two ends of buckets its judgement stays the same.
-
-    Attributes:
-        width: Points a bucket.
-        low: (s, 64), low envelopes; NaN where empty or before the first point.
-        values: The same, filled.
-        usable: (s,) whether few enough of all 64 were filled.
-        behind: Points after the last bucket.
-    """
-
-    width: int
-    low: FloatArray
-    values: FloatArray
-    usable: BoolArray
-    behind: int
 
 
 def envelope(values: FloatArray, width: int, size: int = BUCKETS) -> FloatArray:
@@ -54,10 +37,38 @@ def envelope(values: FloatArray, width: int, size: int = BUCKETS) -> FloatArray:
     tail = values[:, values.shape[1] - size * width :]
     if width == 1:
         return tail.copy()
-    parts = np.sort(tail.reshape(len(values), size, width), axis=2)  # NaN go last
+    points = tail.reshape(len(values), size, width)
+    if width <= COARSE:
+        return lowest(np.moveaxis(points, 2, 0))
+    parts = np.sort(points, axis=2)  # NaN go last
     count = np.isfinite(parts).sum(axis=2)
     place = np.floor(QUANTILE * np.maximum(count - 1, 0)).astype(np.intp)
     low: FloatArray = np.take_along_axis(parts, place[:, :, None], axis=2)[:, :, 0]
+    return low
+
+
+def lowest(points: Floats) -> Floats:
+    """Return the low envelope over the first axis, of at most eight; NaN where empty.
+
+    That is the least, and the second least of five and more: the first quartile, without sorting.
+    """
+    least = points[0]
+    if len(points) < FEWEST_SECOND:
+        for one in points[1:]:
+            least = np.fmin(least, one)
+        out: Floats = least.copy()
+        return out
+    least = np.where(np.isnan(least), np.inf, least)
+    second = np.full_like(least, np.inf)
+    count = np.isfinite(points[0]).astype(np.int8)
+    for one in points[1:]:
+        seen = np.isfinite(one)
+        count += seen
+        known = np.where(seen, one, np.inf)
+        np.minimum(second, np.maximum(least, known), out=second)
+        np.minimum(least, known, out=least)
+    low: Floats = np.where(count >= FEWEST_SECOND, second, least)
+    low[count == 0] = np.nan
     return low
 
 
@@ -77,6 +88,21 @@ def fill(values: FloatArray) -> tuple[FloatArray, BoolArray]:
     share = 1 - seen.mean(axis=1)
     usable = (share <= MOST_MISSING) & seen[:, 0] & seen[:, -2:].any(axis=1)
     return np.where(usable[:, None], filled, 0.0), usable
+
+
+def carry(low: Singles) -> tuple[Singles, BoolArray]:
+    """Return what `fill` does, of columns: (64, s), the oldest first, one series a column.
+
+    Columns that are not usable are left with holes.
+    """
+    holes = ~np.isfinite(low)
+    if not holes.any():
+        return low, np.ones(low.shape[1], dtype=np.bool_)
+    values = low.copy()
+    for (before, now), hole in zip(pairwise(values), holes[1:], strict=True):
+        np.copyto(now, before, where=hole)
+    many = np.add.reduce(holes, axis=0, dtype=np.uint8) > MOST_MISSING * len(low)
+    return values, ~(many | holes[0] | holes[-2:].all(axis=0))
 
 
 class Pyramid:
@@ -119,15 +145,16 @@ class Pyramid:
         """Return the number, since the beginning of time, of the point after the last bucket."""
         return (self._levels[width][0] + closed) * width
 
-    def window(self, width: int, end: int) -> Windows:
-        """Return the last 64 buckets that are over when *end* points are known."""
-        level = self._levels[width][1]
+    def lows(self, width: int, end: int) -> FloatArray:
+        """Return the last 64 buckets (s, 64) that are over when *end* points are known.
+
+        NaN where empty or before the first point.
+        """
         count = self.closed(width, end)
-        low = level[:, max(0, count - BUCKETS) : count]
+        low = self._levels[width][1][:, max(0, count - BUCKETS) : max(0, count)]
         if low.shape[1] < BUCKETS:
             low = np.pad(low, ((0, 0), (BUCKETS - low.shape[1], 0)), constant_values=np.nan)
-        filled, usable = fill(low)
-        return Windows(width, low, filled, usable, self.origin + end - self.end_of(width, count))
+        return low
 
     def last(self, row: int, width: int, end: int, size: int) -> FloatArray:
         """Return the last *size* buckets of one series that are over when *end* points are known.

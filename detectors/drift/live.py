@@ -1,24 +1,145 @@
-"""Leaks at many moments of one history: a cycle costs what is new.
+"""Leaks at moment after moment: a cycle costs what is new.
 
-A window changes only when a bucket of it is over, so its screen and its fit are kept until then.
-The findings are those of `leak.find_leaks` on the history known at that moment.
+All series are screened on `LiveState`; the whole history is asked for of what it raises, and of
+what that is compared with. The findings are those of `leak.find_leaks` on the whole history known
+at that moment.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from catalog.panel import Panel
-from detectors.drift.buckets import AGO, BUCKETS, BoolArray, Pyramid, segments
-from detectors.drift.context import LimitsLike
-from detectors.drift.leak import leaks_of
+from catalog.panel import FloatArray, Labels, Panel
+from detectors.drift.buckets import AGO, BUCKETS, IntArray, Pyramid, segments
+from detectors.drift.context import LARGEST, LimitsLike, without
+from detectors.drift.leak import find_leaks, leaks_of
 from detectors.drift.leak_growth import Growth
-from detectors.drift.leak_windows import Key, fitted, lives_of, screen
+from detectors.drift.leak_limit import PROCESS
+from detectors.drift.leak_twins import PLACE
+from detectors.drift.leak_windows import Key, fitted, grown, lives_of
+from detectors.drift.live_state import LiveState
 from detectors.finding import Finding
+
+PEERS = 64  # of one kind, in their order, among which those of one age are looked for
+
+Whole = Callable[[Sequence[Labels]], Panel]
+"""Returns the whole history of some series, in that order, to the newest point."""
+
+
+def key(labels: Labels) -> str:
+    """Return what names a series in a `LiveState`."""
+    return "\0".join([f"{name}={labels[name]}" for name in sorted(labels) if labels[name]])
+
+
+class LiveLeaks:
+    """The leak detector with a state; `find` is its `judge.Detector`."""
+
+    def __init__(self, signal: str, state: LiveState) -> None:
+        """Judge *signal* by what *state* raises."""
+        self.signal = signal
+        self.state = state
+        self._labels: tuple[Labels, ...] = ()
+        self._keys: list[str] = []
+        self._around: dict[object, list[int]] = {}
+
+    def take(self, panel: Panel) -> bool:
+        """Take the new points of *panel*; whether the state could (`LiveState.add`)."""
+        if not len(panel.times) or not panel.labels:
+            return True
+        values, starts = _cut(panel.values), panel.starts
+        first = round(float(panel.times[0]) / self.state.step)
+        return self.state.add(first, values, self.state.rows(self._named(panel.labels)), starts)
+
+    def raised(self, labels: tuple[Labels, ...]) -> dict[int, list[int]]:
+        """Return position in *labels* -> widths in which that series is raised, if it is."""
+        rows = self.state.find(self._named(labels))
+        place = {row: i for i, row in enumerate(rows.tolist())}
+        up = self.state.rises()
+        return {place[row]: widths for row, widths in up.items() if row in place}
+
+    def find(
+        self,
+        panels: Mapping[str, Panel],
+        limits: LimitsLike,
+        as_of: float,
+        whole: Whole | None = None,
+    ) -> list[Finding]:
+        """Return what `find_leaks` returns on the whole history.
+
+        Args:
+            panels: By signal; that of memory may hold the newest points only.
+            limits: Limits by flag or configuration.
+            as_of: Unix seconds; a moment before the newest point is judged without the state.
+            whole: Who knows more than the newest points; None where the panel holds all.
+        """
+        panel = panels.get(self.signal)
+        if panel is None or len(panel.times) < 2:
+            return []
+        end = round(float(panel.times[-1]) / self.state.step) + 1
+        if end != self.state.end or as_of < panel.times[-1]:
+            return find_leaks(panels, limits, as_of)
+        raised = self.raised(panel.labels)
+        growths = self._grown(panel, raised, whole)
+        growths = {row: some for row, some in growths.items() if any(g.promising for g in some)}
+        if not growths:
+            return []
+        if whole is not None:
+            rows = self._beside(panel.labels, growths)
+            place = {row: i for i, row in enumerate(rows)}
+            panel = whole([panel.labels[row] for row in rows])
+            growths = {place[row]: [_at(g, place[row]) for g in growths[row]] for row in growths}
+        return leaks_of(growths, {**panels, self.signal: panel}, self.signal, limits)
+
+    def _grown(
+        self, panel: Panel, raised: Mapping[int, list[int]], whole: Whole | None
+    ) -> dict[int, list[Growth]]:
+        """Return the growth of what is raised, by its row in *panel*."""
+        rows = list(raised)
+        if not rows:
+            return {}
+        some = panel.rows(rows) if whole is None else whole([panel.labels[row] for row in rows])
+        pyramid = Pyramid(some.values, round(float(some.times[0]) / some.step))
+        found = grown(some, pyramid, {i: raised[row] for i, row in enumerate(rows)})
+        return {rows[i]: [_at(growth, rows[i]) for growth in every] for i, every in found.items()}
+
+    def _named(self, labels: tuple[Labels, ...]) -> list[str]:
+        """Return the keys of *labels*, which are mostly those of the call before."""
+        if labels is not self._labels and labels != self._labels:
+            self._keys = [key(one) for one in labels]
+            self._around = {}
+        self._labels = labels
+        return self._keys
+
+    def _beside(self, labels: tuple[Labels, ...], rows: Mapping[int, object]) -> list[int]:
+        """Return *rows* with those that share a server with them, and peers, ascending."""
+        self._named(labels)
+        if not self._around:
+            around: dict[object, list[int]] = defaultdict(list)
+            for row, one in enumerate(labels):
+                around["tree", without(one, *PROCESS)].append(row)
+                around["kind", without(one, *PLACE)].append(row)
+            self._around = dict(around)
+        out = set(rows)
+        for row in rows:
+            out.update(self._around["tree", without(labels[row], *PROCESS)])
+            out.update(self._around["kind", without(labels[row], *PLACE)][: PEERS + 1])
+        return sorted(out)
+
+
+def _at(growth: Growth, row: int) -> Growth:
+    ago = growth.ago
+    return replace(growth, row=row, ago=ago and replace(ago, row=row))
+
+
+def _cut(values: FloatArray) -> FloatArray:
+    """Return *values* with those as missing that `context.believable` takes out."""
+    with np.errstate(invalid="ignore"):
+        absurd = np.abs(values) > LARGEST
+    return np.where(absurd, np.nan, values) if absurd.any() else values
 
 
 class LeakReplay:
@@ -33,12 +154,12 @@ class LeakReplay:
         """
         self._panel = panel
         self._history = round(history / panel.step)
-        origin = round(float(panel.times[0]) / panel.step)
-        self._pyramid = Pyramid(panel.values, origin, whole=True)
-        seen = np.isfinite(panel.values)
-        self._first = np.where(seen.any(axis=1), seen.argmax(axis=1), panel.values.shape[1])
-        self._raised: dict[int, BoolArray] = {}
-        self._closed: dict[int, int] = {}
+        self._origin = round(float(panel.times[0]) / panel.step)
+        self._pyramid = Pyramid(panel.values, self._origin, whole=True)
+        series = len(panel.labels)
+        self._state = LiveState(panel.step, self._history, series)
+        self._rows: IntArray = self._state.rows([str(row) for row in range(series)])
+        self._known = 0
         self._fits: dict[Key, Growth | None] = {}
         self._begins: dict[int, tuple[int, list[int]]] = {}
 
@@ -65,13 +186,8 @@ class LeakReplay:
     def grow(self, end: int) -> dict[int, list[Growth]]:
         """Return the growth of all raised series when *end* points are known."""
         since = max(0, end - self._history)
-        fresh = self._advance(end, since)
-        rows: dict[int, list[int]] = defaultdict(list)
-        for width, raised in self._raised.items():
-            for row in np.flatnonzero(raised).tolist():
-                rows[row].append(width)
-        for row in self._young(end, since):
-            rows.setdefault(row, [])
+        fresh = self._advance(end)
+        rows = self._state.rises()
         lives = {
             row: lives_of(row, self._begins_of(row, since, end, fresh & set(widths)), end, widths)
             for row, widths in rows.items()
@@ -87,27 +203,14 @@ class LeakReplay:
         }
         return found
 
-    def _advance(self, end: int, since: int) -> set[int]:
-        """Screen every window of which a bucket is over since the last moment; return those."""
-        fresh = set()
-        for width in self._pyramid.widths:
-            closed = self._pyramid.closed(width, end)
-            if end - since < BUCKETS // 2 * width or self._closed.get(width) == closed:
-                continue
-            self._closed[width] = closed
-            self._raised[width] = screen(self._pyramid.window(width, end), self._panel.step)
-            fresh.add(width)
-        return fresh
-
-    def _young(self, end: int, since: int) -> list[int]:
-        """Return the series whose life is too short for any window of the screen."""
-        young = np.maximum(self._first, since) > end - BUCKETS
-        if self._panel.starts is not None:
-            late = self._panel.starts[:, max(0, end - BUCKETS) : end]
-            known = np.isfinite(late)
-            newest = np.max(late, axis=1, initial=-np.inf, where=known)
-            young |= newest - np.min(late, axis=1, initial=np.inf, where=known) > 5.0
-        return [int(row) for row in np.flatnonzero(young & (self._first < end))]
+    def _advance(self, end: int) -> set[int]:
+        """Take the points up to *end*; return the widths of which a bucket is over since then."""
+        values, starts, known = self._panel.values, self._panel.starts, self._known
+        new = None if starts is None else starts[:, known:end]
+        self._state.add(self._origin + known, values[:, known:end], self._rows, new)
+        self._known = end
+        now, before = self._origin + end, self._origin + known
+        return {w for w in self._state.widths if now // w != before // w}
 
     def _begins_of(self, row: int, since: int, end: int, new: set[int]) -> list[int]:
         """Return the first points of the incarnations, the running one last."""
