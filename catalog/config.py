@@ -64,8 +64,8 @@ class Exporter(_Model):
     target_timeout: Duration = Field(8.0, description="Longest time for one vLLM page.")
     max_page: Size = Field(64 * 2**20, description="Largest vLLM page read.")
     page_budget: Size = Field(
-        64 * 2**20,
-        description="Most bytes of all targets' pages at once; a page beyond it is dropped.",
+        128 * 2**20,
+        description="Most memory that all targets' pages take at once; one beyond it is dropped.",
     )
     targets: tuple[Target, ...] = Field((), description="Pages that can't be found here.")
     file_sd: tuple[str, ...] = Field(

@@ -24,7 +24,10 @@ EXPORTER: Final[tuple[Metric, ...]] = (
            "Lines of a vLLM page that were not passed on, by reason.", ("server", "reason")),
     Metric("leadline_dropped_pages_total", "counter", "count",
            "Pages of a target that were dropped since all pages at once would have taken more "
-           "than exporter.page_budget.", ("server",)),
+           "memory than exporter.page_budget.", ("server",)),
+    Metric("leadline_closed_connections_total", "counter", "count",
+           "Connections that the exporter closed before a client had its whole answer, by reason.",
+           ("reason",)),
     Metric("leadline_build_info", "gauge", "count", "Version of the exporter; always 1.",
            ("version",)),
 )  # fmt: skip

@@ -43,9 +43,11 @@ from catalog.exposition import (
 )
 from catalog.labels import without_credentials
 
-MAX_LINES: Final = 100_000
+MAX_LINES: Final = 50_000
 _PIECE: Final = 1 << 20
 """Bytes of a page that are text at once."""
+_LINE_BYTES: Final = 30
+_SLOT_BYTES: Final = 330
 
 RESERVED: Final = re.compile(r"(?:.*:)?leadline_.*|scrape_.*|up|ALERTS|ALERTS_FOR_STATE")
 """Names that a page must not use: what this exporter, our rules and Prometheus itself write."""
@@ -147,6 +149,7 @@ class Splicer:
         self._created = created
         self._max_lines = max_lines
         self._scrape = 0
+        self._identity = sum(len(k) + len(v) + 4 for k, v in (*self._ours, *self._fill))
         self._headers: list[str] = []
         self._bad_headers: Counter[Reason] = Counter()
         self._declared: dict[str, tuple[str, str]] = {}
@@ -184,6 +187,17 @@ class Splicer:
                 if slot.family is not None:
                     slot.family.lines.append(slot.text + value)
         return self._finish(dropped)
+
+    def weigh(self, page: bytes) -> tuple[int, int]:
+        """Return the bytes of memory that *page* takes: while spliced and written, and remembered.
+
+        As measured, per line: its text with the identity as lines, as a block and as an answer;
+        then its text before and after, a digest, and the tables that lead to them.
+        """
+        page, _ = head(page, self._max_lines)
+        lines = page.count(b"\n")
+        spliced = 3 * len(page) + lines * (3 * self._identity + _LINE_BYTES)
+        return spliced, 2 * len(page) + lines * (self._identity + _SLOT_BYTES)
 
     def _with_exemplar(self, line: str, dropped: Counter[Reason]) -> None:
         """Take in a line that seems to end in an exemplar.

@@ -18,6 +18,7 @@ from catalog.exposition import BadLine, head, parse_line, series
 MAX_VALUES: Final = 100
 MAX_LINES: Final = 400_000
 OTHER: Final = "other"
+_LINE_BYTES: Final = 240
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,7 @@ class Folder:
     def fold(self, page: bytes) -> bytes:
         """Return the page with bounded labels."""
         self.folded, self.beyond = Counter(), 0
-        marks = [f'{name}="'.encode() for name in self.bounds.dropped | self.bounds.capped]
-        if not any(mark in page for mark in marks):
+        if not self._concerns(page):
             return page
         page, self.beyond = head(page, MAX_LINES)
         kinds: dict[str, str] = {}
@@ -71,6 +71,17 @@ class Folder:
         for at, value in sums.values():
             lines[at] = f"{lines[at]} {_written(value)}"
         return "\n".join(lines).encode("utf-8", "surrogateescape")
+
+    def weigh(self, page: bytes) -> int:
+        """Return the bytes of memory that folding *page* takes, as measured."""
+        if not self._concerns(page):
+            return 0
+        page, _ = head(page, MAX_LINES)
+        return 4 * len(page) + _LINE_BYTES * page.count(b"\n")
+
+    def _concerns(self, page: bytes) -> bool:
+        marks = [f'{name}="'.encode() for name in self.bounds.dropped | self.bounds.capped]
+        return any(mark in page for mark in marks)
 
     def _add(
         self,

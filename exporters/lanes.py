@@ -85,7 +85,7 @@ class Runner:
 
     def keep(self, keys: Mapping[Key, object]) -> None:
         """Forget who was slow, but for these."""
-        self._slow = {key: at for key, at in self._slow.items() if key in keys}
+        self._slow = {key: at for key, at in self._slow.copy().items() if key in keys}
 
     def _lane(self, key: Key) -> Threads[Outcome]:
         name, server = key

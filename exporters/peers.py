@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from catalog.splice import Splicer
+from catalog.splice import Page, Splicer
+from exporters.budget import OverBudgetError, Room
 from exporters.families import Families
-from exporters.fetch import Fetch, FetchError
+from exporters.fetch import Fetch
 from exporters.fold import Bounds, Folder
 from exporters.look import Look, Result, Task
 from exporters.targets.instances import Instance
-
-MAX_LINES: Final = 50_000
 
 _EPP: Final = Bounds(
     dropped=frozenset({"fairness_id", "program_id"}),
@@ -44,11 +43,12 @@ BOUNDS: Final[Mapping[str, Bounds]] = {
 
 @dataclass
 class _Known:
-    """How to fold and splice the pages of one target."""
+    """How to fold and splice the pages of one target, and the memory that takes."""
 
     labels: Mapping[str, str]
     folder: Folder
     splicer: Splicer
+    memory: Room
 
 
 class Peers:
@@ -61,7 +61,7 @@ class Peers:
     def tasks(self, look: Look) -> Mapping[str, Task]:
         """Return one task per target."""
         self._known = {
-            i.server: self._knows(i) for i in look.peers
+            i.server: self._knows(look, i) for i in look.peers
         }  # of one that is gone nothing is left
         return {
             i.server: Task(partial(self.collect, look, i), _families(i, up=0)) for i in look.peers
@@ -77,12 +77,12 @@ class Peers:
         timeout = min(exporter.target_timeout, look.seconds)
         known = self._known[peer.server]
         with look.pages.room(peer.server) as room:
+            text = room.fetch(self._fetch, peer.url, timeout, int(exporter.max_page))
             try:
-                text = room.fetch(self._fetch, peer.url, timeout, int(exporter.max_page))
-            except FetchError:
-                known.splicer = _splicer(peer)  # what is known of a large page is larger than it
+                page = _folded_and_spliced(known, text, room)
+            except OverBudgetError:
+                known.splicer, known.memory = _splicer(look, peer)
                 raise
-            page = known.splicer.splice(known.folder.fold(text))
         if known.folder.beyond:
             page.dropped["limit"] += known.folder.beyond
         families = _families(peer, up=1)
@@ -91,17 +91,33 @@ class Peers:
             families.add("leadline_folded_series", where, count)
         return Result(families, page)
 
-    def _knows(self, peer: Instance) -> _Known:
+    def _knows(self, look: Look, peer: Instance) -> _Known:
         labels = _labels(peer)
         known = self._known.get(peer.server)
         if known is None or known.labels != labels:
-            known = _Known(labels, Folder(BOUNDS.get(peer.kind, Bounds())), _splicer(peer))
+            folder = Folder(BOUNDS.get(peer.kind, Bounds()))
+            known = _Known(labels, folder, *_splicer(look, peer))
         return known
 
 
-def _splicer(peer: Instance) -> Splicer:
+def _folded_and_spliced(known: _Known, text: bytes, room: Room) -> Page:
+    """Return what a page comes to, if there is memory for it and for what is remembered of it.
+
+    Raises:
+        OverBudgetError: There is not.
+    """
+    room.take(known.folder.weigh(text))
+    text = known.folder.fold(text)
+    spliced, remembered = known.splicer.weigh(text)
+    known.memory.hold(remembered)
+    room.take(spliced)
+    return known.splicer.splice(text)
+
+
+def _splicer(look: Look, peer: Instance) -> tuple[Splicer, Room]:
     model = "" if peer.kind == "dcgm" else peer.labels.get("model_name", "")
-    return Splicer(_labels(peer), {"model_name": model}, max_lines=MAX_LINES)
+    splicer = Splicer(_labels(peer), {"model_name": model})
+    return splicer, look.pages.memory(peer.server, splicer)
 
 
 def _labels(peer: Instance) -> dict[str, str]:

@@ -75,7 +75,7 @@ def collectors(fetcher: Fetch, clock: Callable[[], float]) -> dict[str, Collecto
 
 
 class Exporter:
-    """Collects this node's page; `ready` once it has looked for servers without a problem.
+    """Collects this node's page.
 
     Args:
         config: As loaded.
@@ -86,7 +86,11 @@ class Exporter:
         clock: Monotonic seconds.
         only: The collectors that run; None: all.
         lanes: To run them in, shared with others and closed by them; None: its own.
-        budget: Of the bytes of pages, shared with others; None: its own.
+        budget: Of the memory of pages, shared with others; None: its own.
+
+    Attributes:
+        ready: Whether it has looked for servers without a problem.
+        closed: Connections that its server gave up, by reason.
     """
 
     def __init__(
@@ -124,17 +128,24 @@ class Exporter:
         self._flight: Future[Answer] | None = None
         self._known_addresses: frozenset[str] = frozenset()
         self.ready = False
+        self.closed: Mapping[str, int] = {}
 
     def close(self) -> None:
         """Let the threads end."""
+        self._budget.forget(id(self))
         if self._own_lanes is not None:
             self._own_lanes.close()
+
+    @property
+    def most_answers(self) -> int:
+        """Bytes that answers on their way may be together."""
+        return int(self._config.exporter.page_budget) // 4
 
     def page(self, seconds: float | None = None) -> bytes:
         """Return the node's page in the text format, collected now."""
         return self.scrape(seconds).text
 
-    def scrape(self, seconds: float | None = None) -> Answer:
+    def scrape(self, seconds: float | None = None, opened: bool = False) -> Answer:
         """Return the node's page, collected now.
 
         Requests that come while a scrape runs get that scrape's page: two Prometheus replicas
@@ -142,6 +153,7 @@ class Exporter:
 
         Args:
             seconds: When it must be there; the configured deadline if that is sooner.
+            opened: Whether OpenMetrics will be asked of it: written within the budget.
         """
         with self._lock:
             flight, lead = self._flight, self._flight is None
@@ -149,7 +161,7 @@ class Exporter:
                 flight = self._flight = Future()
         if lead:
             try:
-                flight.set_result(self._scrape(seconds))
+                flight.set_result(self._scrape(seconds, opened))
             except BaseException as error:
                 flight.set_exception(error)
                 raise
@@ -157,7 +169,7 @@ class Exporter:
                 self._flight = None
         return flight.result()
 
-    def _scrape(self, seconds: float | None) -> Answer:
+    def _scrape(self, seconds: float | None, opened: bool) -> Answer:
         limit = self._config.exporter.deadline
         deadline = self._clock() + (limit if seconds is None else min(limit, seconds))
         # A source that hangs leaves time for the rest, with what it said last.
@@ -188,7 +200,9 @@ class Exporter:
             passed = combine([o.result.page for o in outcomes.values() if o.result.page])
             outcomes = {key: self._judge(key, outcome) for key, outcome in outcomes.items()}
             self._tell(outcomes, {i.server: i.url for i in listed})
-            return Answer(self._own(outcomes), passed)
+            answer = Answer(self._own(outcomes), passed)
+            answer.written(opened)
+            return answer
 
     def _addresses(self, named: Sequence[Wanted]) -> frozenset[str]:
         if not self._config.exporter.targets and not named:
@@ -256,6 +270,8 @@ class Exporter:
         for server in servers & self._budget.dropped.keys():
             labels = {"server": server}
             families.add("leadline_dropped_pages_total", labels, self._budget.dropped[server])
+        for why, count in self.closed.items():
+            families.add("leadline_closed_connections_total", {"reason": why}, count)
         return families
 
     def _tell(self, outcomes: Mapping[Key, Outcome], urls: Mapping[str, str]) -> None:

@@ -17,6 +17,7 @@ import ssl
 import threading
 import time
 from collections.abc import Collection
+from functools import partial
 from typing import Any, Final
 
 from catalog.address import listen_address
@@ -71,7 +72,8 @@ class ExporterServer(socketserver.TCPServer):
         self.web = web or Web()
         self.on_request = on_request
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._places = Places(MAX_CONNECTIONS)
+        self._places = Places(MAX_CONNECTIONS, exporter.most_answers)
+        exporter.closed = self._places.closed
         super().__init__((host, port), Handler)
 
     @property
@@ -89,6 +91,11 @@ class ExporterServer(socketserver.TCPServer):
         except OSError:
             time.sleep(_NO_DESCRIPTORS_SECONDS)
             raise
+
+    def service_actions(self) -> None:
+        """Let go of targets that nobody asks for any more; called several times a second."""
+        if self.on_request:
+            self.on_request.sweep()
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Serve in a thread if there is a place; else hang up."""
@@ -111,7 +118,13 @@ class ExporterServer(socketserver.TCPServer):
             settings = self.web.settings()
             if settings.context and not _secured(place, settings, deadline):
                 return
-            request = Request(place.socket, settings, deadline, lambda: self._places.arrived(place))
+            request = Request(
+                place.socket,
+                settings,
+                deadline,
+                partial(self._places.arrived, place),
+                partial(self._places.answering, place),
+            )
             Handler(request, client_address, self)  # type: ignore[arg-type]
         except Exception:  # a client went away or took too long: it is its own loss
             log.debug("a client was not served to the end", exc_info=True)

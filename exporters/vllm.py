@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from catalog.splice import Splicer
+from catalog.splice import Page, Splicer
+from exporters.budget import OverBudgetError, Room
 from exporters.families import Families
-from exporters.fetch import Fetch, FetchError
+from exporters.fetch import Fetch
 from exporters.look import Look, Result, Task
 from exporters.targets.instances import Instance
 from exporters.targets.seen import Seen
@@ -21,10 +22,11 @@ _UNESCAPED: Final = {"\\n": "\n", '\\"': '"', "\\\\": "\\"}
 
 @dataclass
 class _Splicing:
-    """The splicer of one server, and the labels that it was made for."""
+    """The splicer of one server, the labels that it was made for, and the memory it takes."""
 
     labels: tuple[Mapping[str, str], Mapping[str, str]]
     splicer: Splicer
+    memory: Room
 
 
 class Vllm:
@@ -60,25 +62,38 @@ class Vllm:
         with look.pages.room(instance.server) as room:
             try:
                 text = room.fetch(self._fetch, instance.url, timeout, int(exporter.max_page))
-            except FetchError:
-                # What is known of the series of a large page is larger than the page.
-                self._splicing.pop(instance.server, None)
-                raise
             finally:
                 if self._seen is not None:
                     self._seen.tell(instance.incarnation, text)
-            page = self._splicer(instance, text).splice(text)
+            page = self._splice(look, instance, text, room)
         return Result(_up(instance, 1), page)
 
-    def _splicer(self, instance: Instance, text: bytes) -> Splicer:
+    def _splice(self, look: Look, instance: Instance, text: bytes, room: Room) -> Page:
+        """Splice a page if there is memory for it, and for what is remembered of it.
+
+        Raises:
+            OverBudgetError: There is not.
+        """
+        known = self._known(look, instance, text)
+        spliced, remembered = known.splicer.weigh(text)
+        try:
+            known.memory.hold(remembered)
+            room.take(spliced)
+        except OverBudgetError:
+            self._splicing.pop(instance.server, None)
+            raise
+        return known.splicer.splice(text)
+
+    def _known(self, look: Look, instance: Instance, text: bytes) -> _Splicing:
         ours = {name: v for name, v in instance.labels.items() if name != "model_name"}
         model = instance.labels.get("model_name") or _model(text)
         labels = ours, {"model_name": model}
         known = self._splicing.get(instance.server)
         if known is None or known.labels != labels:
-            known = _Splicing(labels, Splicer(*labels))
-            self._splicing[instance.server] = known
-        return known.splicer
+            splicer = Splicer(*labels)
+            memory = look.pages.memory(instance.server, splicer)
+            known = self._splicing[instance.server] = _Splicing(labels, splicer, memory)
+        return known
 
 
 def _up(instance: Instance, value: float) -> Families:

@@ -17,6 +17,10 @@ class Answer:
         self._own = own
         self._passed = passed
 
+    def written(self, opened: bool) -> bytes:
+        """Return the page in OpenMetrics if *opened*, else in the text format."""
+        return self.openmetrics if opened else self.text
+
     @cached_property
     def text(self) -> bytes:
         """The page in the text format."""

@@ -11,7 +11,9 @@ import http.client
 import io
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any, Final
@@ -59,12 +61,14 @@ class Request:
         settings: Of the web configuration, as they were when it came.
         deadline: When the request must be there, by `time.monotonic`.
         arrived: To be called once it is; false: the place is another's by now.
+        answering: Given the size of an answer, holds it while it is written.
     """
 
     socket: socket.socket
     settings: Settings
     deadline: float
     arrived: Callable[[], bool]
+    answering: Callable[[int], AbstractContextManager[None]]
 
 
 class _TooMuchError(http.client.HTTPException):
@@ -149,7 +153,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _serve(self, path: str, query: str) -> None:
         if path == "/metrics":
-            self._page(self.server.exporter.scrape(self._seconds()))
+            self._page(self.server.exporter.scrape)
         elif path == "/probe" and self.server.on_request:
             self._probe(query)
         elif path == "/":
@@ -167,15 +171,15 @@ class Handler(BaseHTTPRequestHandler):
             self._say(HTTPStatus.BAD_REQUEST, "name one target: /probe?target=SERVER")
             return
         try:
-            self._page(self.server.on_request.scrape(named[0], self._seconds()))
+            self._page(partial(self.server.on_request.scrape, named[0]))
         except UnknownTargetError as error:
             self._say(HTTPStatus.FORBIDDEN, str(error))
 
-    def _page(self, page: Answer) -> None:
-        if wants_openmetrics(self._header("Accept")):
-            self._answer(HTTPStatus.OK, exposition.OPENMETRICS, page.openmetrics)
-        else:
-            self._answer(HTTPStatus.OK, exposition.CONTENT_TYPE, page.text)
+    def _page(self, scrape: Callable[[float | None, bool], Answer]) -> None:
+        opened = wants_openmetrics(self._header("Accept"))
+        kind = exposition.OPENMETRICS if opened else exposition.CONTENT_TYPE
+        # No name for what was found: while a slow client reads, its page alone is held.
+        self._answer(HTTPStatus.OK, kind, scrape(self._seconds(), opened).written(opened))
 
     def _ready(self) -> None:
         if self.server.web.problem:
@@ -227,9 +231,10 @@ class Handler(BaseHTTPRequestHandler):
             said["Content-Encoding"] = "gzip"
         for name, value in said.items():
             self.send_header(name, value)
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
+        with self.request.answering(len(body)):
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(body)
 
     def send_error(
         self,

@@ -7,7 +7,8 @@ text alone: nothing that a client sends is ever parsed as an address or connecte
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from catalog.address import bare_url, shown
@@ -21,6 +22,7 @@ from exporters.targets.instances import instances, own_addresses
 from exporters.web.answer import Answer
 
 COLLECTORS: Final = ("info", "vllm", "peers")
+IDLE_SECONDS: Final = 600.0
 
 
 class UnknownTargetError(Exception):
@@ -33,22 +35,34 @@ class OnRequest:
     Args:
         config: As loaded.
         fetcher: Reads pages.
-        budget: Of the bytes of pages, shared with others; None: its own.
+        budget: Of the memory of pages, shared with others; None: its own.
+        clock: Monotonic seconds.
     """
 
     def __init__(
-        self, config: Config, fetcher: Fetch = fetch, budget: Budget | None = None
+        self,
+        config: Config,
+        fetcher: Fetch = fetch,
+        budget: Budget | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config = config
         self._fetch = fetcher
         self._lanes = Lanes()
         self._budget = budget or Budget(int(config.exporter.page_budget))
         self._names = _names(config)
+        self._clock = clock
         self._exporters: dict[int, Exporter] = {}
+        self._asked: dict[int, float] = {}  # when each was last
         self._lock = threading.Lock()
 
-    def scrape(self, name: str, seconds: float | None = None) -> Answer:
+    def scrape(self, name: str, seconds: float | None = None, opened: bool = False) -> Answer:
         """Return the page of one target with its identity, `leadline_target_up` and the like.
+
+        Args:
+            name: Of the target.
+            seconds: As for an exporter.
+            opened: As for an exporter.
 
         Raises:
             UnknownTargetError: There is none of that name.
@@ -60,6 +74,7 @@ class OnRequest:
                 "by its server or its url, is probed"
             )
         with self._lock:
+            self._asked[number] = self._clock()
             exporter = self._exporters.get(number)
             if exporter is None:
                 config = _alone(self._config, self._config.exporter.targets[number])
@@ -67,7 +82,16 @@ class OnRequest:
                     config, fetcher=self._fetch, only=COLLECTORS, lanes=self._lanes,
                     budget=self._budget,
                 )  # fmt: skip
-        return exporter.scrape(seconds)
+        return exporter.scrape(seconds, opened)
+
+    def sweep(self) -> None:
+        """Forget what is known of targets that were not asked for in a while, and their share."""
+        now = self._clock()
+        with self._lock:
+            idle = [number for number, at in self._asked.items() if now - at > IDLE_SECONDS]
+            for number in idle:
+                del self._asked[number]
+                self._exporters.pop(number).close()
 
     def close(self) -> None:
         """Let the threads end."""

@@ -2,9 +2,13 @@
 
 import gzip
 import json
+import re
+import subprocess
+import sys
 import threading
+import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,6 +21,8 @@ from exporters.scrape import Exporter
 from exporters.server import ExporterServer
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
+ROOT = FIXTURES.parent.parent
+PATIENCE = 60.0
 CAPTURES = ("pd_prefill", "pd_decode", "ngram_spec")
 
 
@@ -123,6 +129,25 @@ class _Behaviour(BaseHTTPRequestHandler):
         body = gzip.compress(b"a 1\n" * (18 << 20), 1)
         self._send(body, ("Content-Encoding", "gzip"), ("Content-Length", str(len(body))))
 
+    def _stalling(self) -> None:
+        self._send(b"a 1\n" * (1 << 20), ("Content-Length", str(1 << 23)))
+        self.server.release.wait(30)
+
+    def _endless(self) -> None:
+        self._chunks(b"10000\r\n" + b"a 1\n" * (1 << 14) + b"\r\n")
+
+    def _extended(self) -> None:
+        self._chunks(b"1;" + b"x" * 60000 + b"\r\n\n\r\n")
+
+    def _chunks(self, chunk: bytes) -> None:
+        self._send(b"", ("Transfer-Encoding", "chunked"))
+        while not self.server.release.is_set():
+            self.wfile.write(chunk)
+
+    def _continuing(self) -> None:
+        while not self.server.release.is_set():
+            self.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n" * 2000)
+
     def _cut(self) -> None:
         self._send(b"whole 1\nhalf 12", ("Content-Length", "1000"))
 
@@ -158,6 +183,66 @@ class FakeServers(ThreadingHTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Clients are meant to hang up."""
+
+
+class Running:
+    """`leadline exporter` as a process of its own."""
+
+    def __init__(self, folder: Path, config: Mapping[str, Any], **how: Any) -> None:
+        self._said = folder / "said"
+        path = folder / "leadline.yaml"
+        path.write_text(json.dumps(config))
+        with self._said.open("wb") as said:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "leadline", "exporter", "--config", str(path)],
+                **{"stderr": said, "cwd": ROOT, **how},
+            )
+
+    @property
+    def said(self) -> str:
+        """What it logged."""
+        return self._said.read_text("utf-8", "replace")
+
+    def wait(self) -> str:
+        """Return the address of its page, once it serves it."""
+        deadline = time.monotonic() + PATIENCE
+        while not (found := re.search(r"serving (http\S+)\n", self.said)):
+            assert self.process.poll() is None, self.said
+            assert time.monotonic() < deadline, self.said
+            time.sleep(0.02)
+        return found[1]
+
+    def memory(self, what: str = "VmRSS") -> int:
+        """Return bytes of memory that it holds; `VmHWM`: most that it ever held."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(status.partition(f"{what}:")[2].split()[0]) << 10
+
+    def stop(self) -> int:
+        """Ask it to end, and return its exit code."""
+        self.process.terminate()
+        try:
+            return self.process.wait(PATIENCE)
+        finally:
+            self.process.kill()
+            self.process.wait()
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Callable[..., Running]]:
+    """Starts exporters, each a process of its own with a configuration of its own."""
+    started: list[Running] = []
+
+    def start(how: Mapping[str, Any] | None = None, **exporter: Any) -> Running:
+        folder = tmp_path / f"exporter{len(started)}"
+        folder.mkdir()
+        told = {"listen": "127.0.0.1:0", "node": "node7", "discover": False, **exporter}
+        one = Running(folder, {"cluster": "c1", "exporter": told}, **(how or {}))
+        started.append(one)
+        return one
+
+    yield start
+    for one in started:
+        one.stop()
 
 
 @contextmanager
