@@ -17,7 +17,8 @@ from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple
 
 from exporters.look import Look, Result, Task
-from exporters.node import proc
+from exporters.node import cgroups, proc
+from exporters.node.cgroups import Place
 from exporters.targets.instances import Instance
 
 _NO_LIMIT: Final = 1 << 60  # version 1 says "none" by the largest number of pages
@@ -64,25 +65,13 @@ def tasks(look: Look) -> Mapping[str, Task]:
     return {i.server: Task(partial(collect, look, i)) for i in here}
 
 
-class Place(NamedTuple):
-    """A memory cgroup: where its hierarchy is mounted, its folder there, and its own path.
-
-    `unified` is its path in version 2, where the process is in a cgroup of both.
-    """
-
-    mount: Path
-    folder: Path
-    path: PurePosixPath
-    unified: PurePosixPath | None = None
-
-
 def collect(look: Look, instance: Instance) -> Result:
     """Read the cgroups of one server's processes; the host's root is no container."""
     result = Result()
     places: dict[str, Place] = {}
     for member in instance.found.members if instance.found else ():
         try:
-            place = _place(look, member.pid)
+            place = cgroups.place(look, member.pid)
             if place is None:
                 continue
             name = short_name(place.path)
@@ -90,7 +79,7 @@ def collect(look: Look, instance: Instance) -> Result:
                 places[name] = place
                 labels = {**instance.place, "cgroup": name}
                 if _add(result, labels, place):
-                    _pressure(result, labels, look, place)
+                    _pressure(result, labels, place)
             elif places[name] != place:
                 result.problem = f"two cgroups are called {name}: only the first is shown"
         except (FileNotFoundError, ProcessLookupError):
@@ -127,16 +116,13 @@ def _event(path: Path, line: str) -> int | None:
         return None  # an older kernel
 
 
-def _pressure(result: Result, labels: Mapping[str, str], look: Look, place: Place) -> None:
+def _pressure(result: Result, labels: Mapping[str, str], place: Place) -> None:
     """Add what tasks of the cgroup waited for; on a hybrid host version 2 has it beside."""
-    folder = place.folder
-    if _layout(place.mount) is _V1:
-        if place.unified is None:
-            return
-        folder = look.cgroup / "unified" / place.unified.relative_to("/")
+    if place.pressure is None:
+        return
     for resource in _RESOURCES:
         try:
-            seconds = proc.pressure(proc.read(folder / f"{resource}.pressure", 4096))
+            seconds = proc.pressure(proc.read(place.pressure / f"{resource}.pressure", 4096))
         except OSError:
             continue  # a kernel without it, or told to do without
         for kind, value in seconds.items():
@@ -144,44 +130,8 @@ def _pressure(result: Result, labels: Mapping[str, str], look: Look, place: Plac
             result.families.add("leadline_container_pressure_seconds_total", told, value)
 
 
-def _place(look: Look, pid: int) -> Place | None:
-    """Return a process' memory cgroup; None where there is no account of it.
-
-    Raises:
-        OSError: The process is gone.
-        ValueError: Its cgroup lies outside what is mounted here.
-    """
-    paths = _paths(look.proc / str(pid))
-    root = look.cgroup
-    unified = PurePosixPath(paths[""]) if "" in paths else None
-    if unified is not None and ".." in unified.parts:
-        unified = None
-    for controller, mount in (("memory", root / "memory"), ("", root / "unified"), ("", root)):
-        path = PurePosixPath(paths.get(controller, "/"))
-        if ".." in path.parts:
-            raise ValueError(f"cgroup {path} lies outside of this mount: run in the host's cgroups")
-        folder = mount / path.relative_to("/")
-        if (folder / _layout(mount).usage).exists():
-            return Place(mount, folder, path, unified)
-        if (mount / _layout(mount).usage).exists() and _paths(look.proc / "self") == paths:
-            # In one container with it: only that container's part is mounted, as the root.
-            return Place(mount, mount, path, PurePosixPath("/"))
-    return None
-
-
-def _paths(process: Path) -> dict[str, str]:
-    """Return the cgroup paths of a process by controller; version 2 has none by name."""
-    paths: dict[str, str] = {}
-    for line in proc.read(process / "cgroup").decode("utf-8", "replace").split("\n"):
-        _, _, rest = line.partition(":")
-        controllers, _, where = rest.partition(":")
-        if where.startswith("/"):
-            paths.update(dict.fromkeys(controllers.split(","), where))
-    return paths
-
-
 def _layout(mount: Path) -> _Layout:
-    return _V1 if mount.name == "memory" else _V2
+    return _V1 if cgroups.first(mount) else _V2
 
 
 def read_memory(mount: Path, folder: Path) -> Memory:

@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from catalog.config import Config, load
 from exporters.look import Look, Task
-from exporters.node import container, infiniband, network, numa, pcie, proc
+from exporters.node import cgroups, container, infiniband, network, numa, pcie, proc
 from exporters.node.process import Process
 from exporters.node.pss import Pss
 from exporters.scrape import Exporter
@@ -144,6 +144,65 @@ def test_the_same_container_in_every_layout(
     assert pressure.get(("memory", "full")) == (None if name == "version 1" else 1.5)
     assert len(pressure) == (0 if name == "version 1" else 6)
     assert all(value == 1 for _, value in page["leadline_collector_success"])
+
+
+EXPORTER = "/kubepods.slice/kubepods-besteffort.slice/kubepods-podx.slice/cri-containerd-x.scope"
+BESIDE = "/../../.." + SCOPE.removeprefix("/kubepods.slice")
+NAMESPACES = {
+    # What /proc tells of the server and of the exporter, and where the exporter's own is mounted.
+    "a namespace of its own, version 2": (f"0::{BESIDE}\n", "0::/\n", "", EXPORTER),
+    "and a folder in it": (f"0::{BESIDE}\n", "0::/init\n", "", EXPORTER),
+    "the host's namespace, version 2": (f"0::{SCOPE}\n", f"0::{EXPORTER}\n", "", EXPORTER),
+    "a namespace of its own, version 1": (
+        f"9:memory:{BESIDE}\n0::/../x\n", "9:memory:/\n0::/\n", "/memory", EXPORTER,
+    ),
+    "the host's namespace, version 1": (
+        f"9:memory:{SCOPE}\n", f"9:memory:{EXPORTER}\n", "/memory", EXPORTER,
+    ),
+    "one container with the server": ("0::/\n", "0::/\n", "", SCOPE),
+    "the host's root": (f"0::{SCOPE}\n", "0::/system.slice/leadline.service\n", "", ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMESPACES)
+def test_an_exporter_in_a_container_finds_the_cgroups_of_others(
+    tmp_path: Path, grow: Grow, config: Make, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the host's /sys mounted, in whichever cgroup namespace it runs.
+
+    The kernel's own answers, as a process in `unshare --cgroup` got them; in a tree built by hand
+    a link to its own folder stands for what a container has at /sys/fs/cgroup.
+    """
+    told, own, mount, where = NAMESPACES[name]
+    files = V1 if mount else V2
+    limit = "memory.limit_in_bytes" if mount else "memory.max"
+    grow(tmp_path, server(told) | {"proc/self/cgroup": own}
+         | below(f"{mount}{SCOPE}", files) | below(f"{mount}{POD}", {limit: "18000\n"})
+         | below(f"{mount}{EXPORTER}", {**files, "memory.current": "1\n"}))  # fmt: skip
+    ours = tmp_path / "own"
+    ours.mkdir()
+    if mount:
+        (ours / "memory").symlink_to(tmp_path / f"cgroup/memory{where}")
+    else:
+        ours.rmdir()
+        ours.symlink_to(tmp_path / f"cgroup{where}")
+    monkeypatch.setattr(cgroups, "OWN", ours)
+    page = read(tmp_path, config(discover=True, vllm=False))
+    assert [(told["cgroup"], v) for told, v in page["leadline_container_memory_bytes"]] == [
+        (SHORT, 9000)
+    ]
+    assert [v for _, v in page["leadline_container_limit_bytes"]] == [18000]
+
+
+def test_a_cgroup_that_is_not_mounted_is_a_failure_with_its_remedy(
+    tmp_path: Path, grow: Grow, config: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A container without the host's /sys sees its own cgroup alone."""
+    grow(tmp_path, server(f"0::/..{SCOPE}\n") | {"proc/self/cgroup": "0::/\n"} | below("", V2))
+    page = read(tmp_path, config(discover=True, vllm=False))
+    failed = {told["collector"] for told, v in page["leadline_collector_success"] if v == 0}
+    assert failed == {"container"}
+    assert "mount the host's /sys and name it in exporter.sys" in caplog.text
 
 
 @pytest.mark.parametrize(
