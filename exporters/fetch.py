@@ -17,7 +17,7 @@ import re
 import ssl
 import time
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Protocol
 from urllib.parse import unquote, urlsplit
 
@@ -25,6 +25,7 @@ from catalog.address import printable
 
 CHUNK: Final = 1 << 16
 _GZIP: Final = 31
+_HEAD_BYTES: Final = 1 << 17
 _METADATA: Final = ("fd00:ec2::254", "100.100.100.200")  # of clouds, and not link-local
 
 
@@ -55,11 +56,16 @@ class Fetch(Protocol):
         """Return the body; raise FetchError otherwise. *take* is told of its bytes first."""
 
 
-class DeadlineReader(io.RawIOBase):
-    """A socket to read from until a deadline, however slowly it drips."""
+class TooMuchError(http.client.HTTPException):
+    """What was sent has no end."""
 
-    def __init__(self, sock: Any, deadline: float, clock: Callable[[], float]) -> None:
+
+class DeadlineReader(io.RawIOBase):
+    """A socket to read from until a deadline, however slowly it drips, and up to a size."""
+
+    def __init__(self, sock: Any, deadline: float, clock: Callable[[], float], most: int) -> None:
         super().__init__()
+        self._left = most
         self._sock = sock
         self._raw = sock.makefile("rb", 0)
         self._deadline = deadline
@@ -70,12 +76,15 @@ class DeadlineReader(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int | None:
-        """Read what is there; raise TimeoutError past the deadline."""
+        """Read what is there; raise TimeoutError past the deadline, TooMuchError past the size."""
         left = self._deadline - self._clock()
         if left <= 0:
             raise TimeoutError
         self._sock.settimeout(left)
         count: int | None = self._raw.readinto(buffer)
+        self._left -= count or 0
+        if self._left < 0:
+            raise TooMuchError
         return count
 
     def close(self) -> None:
@@ -115,7 +124,9 @@ def fetch(
         connection = _connection(parts.scheme, parts.hostname or "", parts.port, timeout, context)
     except (ValueError, http.client.HTTPException):
         raise FetchError("its address is no http://host:port/path") from None
-    connection.response_class = _response_until(deadline, clock)  # type: ignore[assignment]
+    connection.response_class = response_until(  # type: ignore[assignment]
+        deadline, clock, limit
+    )
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     try:
         sent = _headers(parts.username, parts.password) | dict(headers or {})
@@ -131,6 +142,8 @@ def fetch(
         raise FetchError(f"no whole answer within {timeout:.3g} s", late=True) from None
     except ssl.SSLCertVerificationError as error:
         raise FetchError(f"its certificate is not trusted ({error.verify_message})") from None
+    except TooMuchError:
+        raise FetchError(_too_large(limit)) from None
     except http.client.IncompleteRead:
         raise FetchError("the answer ended early") from None
     except (http.client.HTTPException, zlib.error, ValueError) as error:
@@ -139,6 +152,10 @@ def fetch(
         raise FetchError((error.strerror or type(error).__name__).lower()) from None
     finally:
         connection.close()
+
+
+def _too_large(limit: int) -> str:
+    return f"larger than {limit / 2**20:.3g} MiB"
 
 
 def _check_place(address: str, host: str) -> None:
@@ -165,10 +182,15 @@ def _connection(
     return http.client.HTTPConnection(host, port, timeout=timeout)
 
 
-def _response_until(
-    deadline: float, clock: Callable[[], float]
+def response_until(
+    deadline: float, clock: Callable[[], float], limit: int
 ) -> Callable[..., http.client.HTTPResponse]:
-    """Return a maker of responses that read until *deadline*."""
+    """Return a maker of responses that read until *deadline*.
+
+    What frames a body of *limit* bytes may be as large again: chunks of one byte with a page of
+    words beside each, or answers that only say that more will come, would keep us busy till then.
+    """
+    most = 2 * limit + _HEAD_BYTES
 
     class Readable:
         """All that a response wants of a socket."""
@@ -177,7 +199,7 @@ def _response_until(
             self._sock = sock
 
         def makefile(self, *_: Any) -> io.BufferedReader:
-            return io.BufferedReader(DeadlineReader(self._sock, deadline, clock), CHUNK)
+            return io.BufferedReader(DeadlineReader(self._sock, deadline, clock, most), CHUNK)
 
     def make(sock: Any, *args: Any, **kwargs: Any) -> http.client.HTTPResponse:
         return http.client.HTTPResponse(Readable(sock), *args, **kwargs)  # type: ignore[arg-type]
@@ -198,27 +220,33 @@ def _headers(user: str | None, password: str | None) -> dict[str, str]:
     return headers
 
 
+def _unpacked(unpacker: Any, chunk: bytes) -> Iterator[bytes]:
+    """Yield what a chunk holds, a little at a time: a gzip bomb gets no more of it to unpack.
+
+    What follows the end is left: zlib would keep whatever it is.
+    """
+    while chunk and not unpacker.eof:
+        yield unpacker.decompress(chunk, CHUNK)
+        chunk = unpacker.unconsumed_tail
+
+
 def _body(response: http.client.HTTPResponse, limit: int, take: Take) -> bytes:
     # An error held by a name here would hold this frame, and with it what was read, until the
     # collector of circles comes by.
-    too_large = f"larger than {limit / 2**20:.3g} MiB"
+    too_large = _too_large(limit)
     if (response.length or 0) > limit:
         raise FetchError(too_large)
     packed = response.getheader("Content-Encoding", "").lower() == "gzip"
     unpacker = zlib.decompressobj(_GZIP)
     body = io.BytesIO()
-    size = taken = 0
-    while chunk := response.read1(CHUNK):
-        # One byte more than allowed is enough to know, and all that a gzip bomb gets to unpack.
-        piece = unpacker.decompress(chunk, limit - size + 1) if packed else chunk
-        size += len(piece)
+    taken = 0
+    while not unpacker.eof and (chunk := response.read1(CHUNK)):
         taken += len(chunk)
-        if max(size, taken) > limit:
-            raise FetchError(too_large)
-        take(len(piece))
-        body.write(piece)
-        if unpacker.eof:
-            break  # zlib would keep whatever follows
+        for piece in _unpacked(unpacker, chunk) if packed else (chunk,):
+            if max(body.tell() + len(piece), taken) > limit:
+                raise FetchError(too_large)
+            take(len(piece))
+            body.write(piece)
     if not unpacker.eof and (response.length or packed):
         raise FetchError("the answer ended early")
     return body.getvalue()

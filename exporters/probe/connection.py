@@ -7,7 +7,6 @@ are failures. The time holds for the whole exchange, however slowly it drips.
 from __future__ import annotations
 
 import http.client
-import io
 import json
 import socket
 import ssl
@@ -16,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from exporters.fetch import DeadlineReader
+from exporters.fetch import TooMuchError, response_until
 from exporters.probe.sse import ProbeError
 
 MAX_ANSWER: Final = 4 << 20
@@ -56,7 +55,9 @@ class Exchange:
             )
         else:
             self._connection = http.client.HTTPConnection(host, port, timeout=seconds)
-        self._connection.response_class = self._response  # type: ignore[assignment]
+        self._connection.response_class = response_until(  # type: ignore[assignment]
+            self._deadline, clock, MAX_ANSWER
+        )
 
     def stream(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> Iterator[bytes]:
         """Send *body* and yield the answer as it comes.
@@ -70,6 +71,8 @@ class Exchange:
             raise
         except TimeoutError:
             raise ProbeError("timeout") from None
+        except TooMuchError:
+            raise ProbeError("too_large") from None
         except socket.gaierror:
             raise ProbeError("dns") from None
         except ssl.SSLError:
@@ -105,14 +108,3 @@ class Exchange:
             if size > MAX_ANSWER:
                 raise ProbeError("too_large")
             yield data
-
-    def _response(self, sock: Any, *args: Any, **kwargs: Any) -> http.client.HTTPResponse:
-        deadline, clock = self._deadline, self._clock
-
-        class Readable:
-            """All that a response wants of a socket."""
-
-            def makefile(self, *_: Any) -> io.BufferedReader:
-                return io.BufferedReader(DeadlineReader(sock, deadline, clock), _CHUNK)
-
-        return http.client.HTTPResponse(Readable(), *args, **kwargs)  # type: ignore[arg-type]

@@ -7,7 +7,6 @@ would restart the exporter; they say one word.
 from __future__ import annotations
 
 import gzip
-import http.client
 import io
 import time
 from collections.abc import Callable
@@ -71,24 +70,6 @@ class Request:
     answering: Callable[[int], AbstractContextManager[None]]
 
 
-class _TooMuchError(http.client.HTTPException):
-    """A request without an end."""
-
-
-class _Bounded(DeadlineReader):
-    """Reads a request, up to a size."""
-
-    _left = MAX_REQUEST_BYTES
-
-    def readinto(self, buffer: Any) -> int | None:
-        """Read what is there; raise past the size."""
-        count = super().readinto(buffer)
-        self._left -= count or 0
-        if self._left < 0:
-            raise _TooMuchError
-        return count
-
-
 class Writer:
     """Writes to a socket until a deadline, however slowly its other side reads."""
 
@@ -127,7 +108,9 @@ class Handler(BaseHTTPRequestHandler):
         """Bound the time that the request may take to arrive, and its size."""
         self.settings = self.request.settings
         self.connection = self.request.socket
-        reader = _Bounded(self.connection, self.request.deadline, time.monotonic)
+        reader = DeadlineReader(
+            self.connection, self.request.deadline, time.monotonic, MAX_REQUEST_BYTES
+        )
         self.rfile = io.BufferedReader(reader)
         self.wfile = Writer(self.connection)  # type: ignore[assignment]
 

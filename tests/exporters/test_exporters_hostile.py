@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import threading
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,9 +16,11 @@ from catalog import yaml_text
 from catalog.config import Config, ConfigError, load
 from catalog.splice import Splicer
 from exporters.fetch import FetchError, fetch
-from exporters.scrape import Exporter
+from exporters.look import Look, Task
+from exporters.scrape import Exporter, collectors
 from exporters.targets import vllm_config
 from exporters.targets.file_sd import FileSd
+from exporters.targets.instances import Instance
 
 Make = Callable[..., Config]
 
@@ -75,22 +79,80 @@ def test_what_changes_with_every_scrape_is_forgotten() -> None:
     assert max(sizes[6:]) <= max(sizes[:6])
 
 
-@pytest.mark.parametrize("name", ["bomb", "huge", "drip"])
+@pytest.mark.parametrize("name", ["bomb", "huge", "endless", "stalling"])
 def test_a_page_that_is_refused_is_let_go_of(fakes: Any, name: str) -> None:
     """No circle of references holds the megabytes that were read of it."""
     gc.collect()
     gc.disable()
+    tracemalloc.start(8)
+    most = 0
+
+    def take(count: int) -> None:
+        nonlocal most
+        most += count
+
     try:
         with pytest.raises(FetchError):
-            fetch(fakes.url(name), 30.0 if name != "drip" else 0.5, 8 << 20)
-        held = [o for o in gc.get_objects() if isinstance(o, list) and o and _is_page(o)]
+            fetch(fakes.url(name), 30.0 if name != "stalling" else 2.0, 8 << 20, take=take)
+        ours = tracemalloc.Filter(True, fetch.__code__.co_filename, all_frames=True)
+        taken = tracemalloc.take_snapshot().filter_traces([ours])
     finally:
+        tracemalloc.stop()
         gc.enable()
-    assert held == []
+    assert most > 2 << 20
+    assert sum(trace.size for trace in taken.traces) < 1 << 19
 
 
-def _is_page(value: list[Any]) -> bool:
-    return isinstance(value[0], bytes) and value[0][:4] in (b"a 1\n", b"aaaa")
+@pytest.mark.parametrize("name", ["extended", "continuing"])
+def test_words_around_a_page_have_an_end(fakes: Any, name: str) -> None:
+    """A server that sends for ever and says nothing is left long before the time is up."""
+    with pytest.raises(FetchError, match="larger than 1 MiB"):
+        fetch(fakes.url(name), 300.0, 1 << 20)
+
+
+class _Interrupted(str):
+    """A name; whenever it is looked up, another thread has its turn, as may happen anywhere."""
+
+    __slots__ = ()
+    turn: Callable[[], None] = staticmethod(lambda: None)
+
+    def __hash__(self) -> int:
+        _Interrupted.turn()
+        return super().__hash__()
+
+
+@pytest.mark.parametrize("name", ["vllm", "info", "peers"])
+def test_a_task_that_is_late_may_run_into_the_next_scrape(
+    config: Make, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """What it remembers then does not break the scrape that looks for what is remembered."""
+    collector = collectors(lambda *_, **__: b"a 1\n", lambda: 0.0)[name]
+
+    def tasks(*names: str) -> dict[str, Task]:
+        targets = [
+            Instance({"server": server}, "n", f"http://10.0.0.1/{server}",
+                     kind="router" if name == "peers" else "vllm")
+            for server in names
+        ]  # fmt: skip
+        peers = targets if name == "peers" else []
+        servers = [] if peers else targets
+        return dict(collector(Look(config(), "n", servers, Path(), Path(), 0.0, peers=peers)))
+
+    late = [*tasks(*(f"late{n}" for n in range(9))).values()]
+    here = [_Interrupted(f"s{n}") for n in range(3)]
+    for task in tasks(*here).values():
+        task.run()
+
+    def turn() -> None:
+        _Interrupted.turn = staticmethod(lambda: None)
+        if late:
+            with contextlib.suppress(KeyError):  # its target is gone: nobody waits for it
+                late.pop().run()
+            _Interrupted.turn = staticmethod(turn)
+
+    monkeypatch.setattr(_Interrupted, "turn", staticmethod(turn))
+    assert [*tasks(*here)] == ["s0", "s1", "s2"]
+    assert len(late) < 9
 
 
 def test_a_line_of_megabytes_is_dropped_unread() -> None:
