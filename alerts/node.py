@@ -42,6 +42,30 @@ def _happened(metric: str, condition: str, by: Sequence[str], witness: str, on: 
     return f"{kept} (increase({counter}[15m])) > 0 or {kept} ({born})"
 
 
+def _last_xid(xids: Sequence[int]) -> str:
+    """Return the GPUs whose last Xid, as dcgm-exporter has it, came in 15 minutes and is of these.
+
+    The number is the value there: it becomes a label, and one that only these have is joined on.
+    """
+    last = METRICS["DCGM_FI_DEV_XID_ERRORS"].name
+    by = ", ".join(_GPU)
+    new = f"({last} and changes({last}[15m]) > 0)"
+    numbered = f'count_values by ({by}) ("xid", {promql.as_ours(new)})'
+    these = "|".join(map(str, xids))
+    marked = f'label_replace({numbered}, "of_these", "yes", "xid", "{these}")'
+    return (
+        f"max by ({by}, xid) ({marked} and on (of_these) "
+        'label_replace(vector(1), "of_these", "yes", "", ""))'
+    )
+
+
+def _dcgm(expr: str, name: str) -> str:
+    """Return a condition on what dcgm-exporter says, for GPUs that our exporter doesn't see."""
+    ours = f"max by ({', '.join(_GPU)}) ({_name('gpu_info')})"
+    theirs = promql.as_ours(expr.replace("NAME", METRICS[f"DCGM_FI_DEV_{name}"].name))
+    return f"max by ({', '.join(_GPU)}) ({theirs}) unless on (uuid) {ours}"
+
+
 def _host_kills() -> str:
     """Return kills on hosts where a vLLM process began in the last 15 minutes.
 
@@ -73,8 +97,17 @@ def alerts(_: Config) -> tuple[Alert, ...]:
     remap = "GPU memory has bad rows."
     return (
         Alert(
+            "LeadlineGpuLost", "page",
+            f"max by ({', '.join(_GPU)}) ({_name('gpu_up')}) == 0",
+            "A GPU is lost.",
+            f"It has not answered its driver for 5 minutes (limit 5 min{_AT_GPU}). What runs on it "
+            "hangs or has failed, and with it all ranks that wait for it.",
+            wait="5m", group=GROUP,
+        ),
+        Alert(
             "LeadlineGpuXid", "page",
-            _happened("gpu_xid_events_total", xids, (*_GPU, "xid"), "gpu_info", _on(_GPU)),
+            _happened("gpu_xid_events_total", xids, (*_GPU, "xid"), "gpu_info", _on(_GPU))
+            + f" or on (uuid) {_last_xid(XIDS_RESET)}",
             "A GPU reported an error after which it must be reset.",
             'Xid {{ $labels.xid }} came {{ $value | printf "%.0f" }} times in the last 15 minutes '
             f"(limit 0{_AT_GPU}). What runs on it fails, hangs or may compute wrong numbers.",
@@ -83,7 +116,8 @@ def alerts(_: Config) -> tuple[Alert, ...]:
         Alert(
             "LeadlineGpuMemoryErrors", "ticket",
             _happened("gpu_ecc_errors_total", 'error="uncorrected",scope="volatile"', _GPU,
-                      "gpu_info", _on(_GPU)),
+                      "gpu_info", _on(_GPU))
+            + " or " + _dcgm("increase(NAME[15m]) > 0", "ECC_DBE_VOL_TOTAL"),
             "A GPU's memory had errors that could not be corrected.",
             '{{ $value | printf "%.0f" }} uncorrectable errors in the last 15 minutes (limit 0'
             f"{_AT_GPU}). The process that used that memory has ended.",
@@ -91,7 +125,8 @@ def alerts(_: Config) -> tuple[Alert, ...]:
         ),
         Alert(
             "LeadlineGpuRowRemap", "page",
-            f"max by ({', '.join(_GPU)}) ({_name('gpu_row_remap_failure')}) == 1", remap,
+            f"max by ({', '.join(_GPU)}) ({_name('gpu_row_remap_failure')}) == 1 or "
+            + _dcgm("(NAME == 1)", "ROW_REMAP_FAILURE"), remap,
             f"There is no spare row left for one of them (limit 0{_AT_GPU}): the GPU must be "
             "replaced.",
             wait="0m", group=GROUP,

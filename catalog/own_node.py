@@ -182,6 +182,8 @@ GPU: Final[tuple[Metric, ...]] = (
          "reason"),
     _gpu("clock_event_seconds_total", "seconds", "Time that this reason has held the clocks down.",
          "reason", kind="counter", traps=_LOADED),
+    _gpu("up", "count", "Whether the GPU answers: 1 or 0.",
+         traps="0 also for one that was there since the exporter began and is no more."),
     _gpu("info", "count", "Name, driver and PCI address of the GPU; always 1.",
          "name", "driver", "device"),
     _gpu("ecc_errors_total", "count",

@@ -68,12 +68,17 @@ def gpu_gauge(ours: Metric, dcgm: Metric, by: Sequence[str], scale: str = "") ->
         by: Labels kept, `uuid` among them.
         scale: What turns NVIDIA's unit into the base unit, such as `/ 100`.
     """
-    # A node label of the scrape itself is nearer to ours than what a container thinks it is called.
-    raw = f'label_join({dcgm.name}, "node", ";", "node", "hostname", "Hostname")'
-    named = f'label_replace({raw}, "node", "$1", "node", ";*([^;]*).*")'
-    theirs = f'label_replace({named}, "uuid", "$1", "UUID", "(.+)")'
+    theirs = as_ours(dcgm.name)
     scaled = f"{theirs} {scale}" if scale else theirs
     return f"max {_by(by)} ({ours.name}) or on (uuid) max {_by(by)} ({scaled})"
+
+
+def as_ours(dcgm: str) -> str:
+    """Return series of dcgm-exporter with our labels of a GPU beside NVIDIA's own."""
+    # A node label of the scrape itself is nearer to ours than what a container thinks it is called.
+    raw = f'label_join({dcgm}, "node", ";", "node", "hostname", "Hostname")'
+    named = f'label_replace({raw}, "node", "$1", "node", ";*([^;]*).*")'
+    return f'label_replace({named}, "uuid", "$1", "UUID", "(.+)")'
 
 
 def rate(metric: Metric, by: Sequence[str], where: str = "", part: str = "", only: str = "") -> str:

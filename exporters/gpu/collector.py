@@ -3,7 +3,8 @@
 A GPU that hangs or fell off the bus is a problem with its number, and the others stay. Each is read
 in a thread that can be left behind, but one after the other: NVML's GPM crashed when two threads
 asked it at once (two H200s, driver 580). NVML keeps dead handles, so it is started anew while a GPU
-is lost, but seldom: a start forgets the samples that means are taken between.
+is lost, but seldom: a start forgets the samples that means are taken between. A GPU that was there
+once and is no more, or whose driver is gone, is told as down and never forgotten.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ class Gpu:
         self._said = False
         self._devices: dict[int, Device] = {}
         self._busy: dict[int, Future[Result]] = {}
+        self._known: dict[str, int] = {}  # number by UUID
         self._threads: Threads[Result] = Threads(MAX_GPUS)
 
     def tasks(self, look: Look) -> Mapping[str, Task]:
@@ -55,12 +57,16 @@ class Gpu:
         until = self._clock() + _SHARE * look.seconds
         nvml = self._nvml or self._start()
         if nvml is None:
-            return Result()
+            result = Result(problem="NVML can't be started any more" if self._known else "")
+            self._tell(look, {}, result)
+            return result
         try:
             count = min(int(nvml.library.nvmlDeviceGetCount()), MAX_GPUS)
         except nvml.error as error:
             self._stop(nvml)
-            return Result(problem=_line(error))
+            result = Result(problem=_line(error))
+            self._tell(look, {}, result)
+            return result
         result, problems = self._read(nvml, look, count, until)
         result.problem = "; ".join(problems)
         if any(device.lost for device in self._devices.values()):
@@ -90,19 +96,40 @@ class Gpu:
         problems = [f"GPU {index}: no answer since an earlier scrape" for index in self._busy]
         result = Result()
         todo = [index for index in range(count) if index not in self._busy]
+        answers: dict[int, bool] = dict.fromkeys(self._busy, False)
         for place, index in enumerate(todo):
             future = self._threads.submit(partial(self._device(nvml, index).read, look))
             left = max(0.0, until - self._clock())
             wait([future], timeout=left / (len(todo) - place))
+            answers[index] = False
             if not future.done():
                 self._busy[index] = future
                 problems.append(f"GPU {index}: no answer in time")
                 continue
             one = future.result()
             result.families.take(one.families)
+            answers[index] = self._devices[index].answers
             if one.problem:
                 problems.append(f"GPU {index}: {one.problem}")
+        self._tell(look, answers, result)
         return result, problems
+
+    def _tell(self, look: Look, answers: Mapping[int, bool], result: Result) -> None:
+        """Add whether each GPU answers, those included that are there no more."""
+        places: dict[int, str] = {}
+        for index in answers:
+            device = self._devices.get(index)
+            places[index] = device.uuid if device else ""
+        self._known |= {uuid: index for index, uuid in places.items() if uuid}
+        before = {index: uuid for uuid, index in self._known.items()}
+        told = {(index, uuid or before.get(index, "")): answers[index]
+                for index, uuid in places.items()}  # fmt: skip
+        there = {uuid for _, uuid in told}
+        told |= {(i, uuid): False for uuid, i in self._known.items() if uuid not in there}
+        for (index, uuid), up in sorted(told.items()):
+            labels = {"cluster": look.config.cluster, "node": look.node,
+                      "gpu": str(index), "uuid": uuid}  # fmt: skip
+            result.families.add("leadline_gpu_up", labels, float(up))
 
     def _device(self, nvml: Nvml, index: int) -> Device:
         if index not in self._devices:

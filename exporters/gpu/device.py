@@ -89,6 +89,8 @@ class Device:
 
     Attributes:
         lost: Whether it had fallen off the bus, or NVML was gone, when it was read last.
+        answers: Whether it said anything then.
+        uuid: Its name, once it was read; it outlives the GPU.
     """
 
     def __init__(self, nvml: Nvml, index: int, clock: Callable[[], float]) -> None:
@@ -96,33 +98,45 @@ class Device:
         self._index = index
         self._clock = clock
         self._handle: Any = None
-        self._uuid = ""
+        self.uuid = ""
         self._gpm = Gpm(nvml.library)
         self._xids = Xids(nvml)
         self._processes = Processes()
         self._again = float("-inf")
         self._seldom = Result()
         self.lost = False
+        self.answers = False
 
     def read(self, look: Look) -> Result:
         """Read all there is; a part that fails is the problem, and the others stay."""
-        self.lost = False
+        self.lost = self.answers = False
+        labels = {"cluster": look.config.cluster, "node": look.node,
+                  "gpu": str(self._index), "uuid": self.uuid}  # fmt: skip
         try:
             if self._handle is None:
                 self._open()
-            labels = {"cluster": look.config.cluster, "node": look.node,
-                      "gpu": str(self._index), "uuid": self._uuid}  # fmt: skip
+                labels["uuid"] = self.uuid
             if self._clock() >= self._again:
                 self._seldom = self._run(self._dear(), labels)
                 self._again = self._clock() + SELDOM_SECONDS
             result = self._run(self._cheap(look), labels)
         except self._nvml.gone as error:
             self.lost, self._handle, self._again = True, None, float("-inf")
-            return Result(problem=_line(error))
+            return self._last_words(labels, _line(error))
         except self._nvml.error as error:
             return Result(problem=_line(error))
+        self.answers = True
         result.families.take(self._seldom.families)
         result.problem = result.problem or self._seldom.problem
+        return result
+
+    def _last_words(self, labels: Mapping[str, str], problem: str) -> Result:
+        """Return the Xid events of a lost GPU: the one that it was lost with is among them."""
+        result = Result(problem=problem)
+        try:
+            self._xids.add(self._nvml, None, labels, result.families)
+        except self._nvml.error:
+            self._xids.tell(labels, result.families)
         return result
 
     def close(self) -> None:
@@ -135,7 +149,7 @@ class Device:
 
     def _open(self) -> None:
         handle = self._nvml.library.nvmlDeviceGetHandleByIndex(self._index)
-        self._uuid = text(self._nvml.library.nvmlDeviceGetUUID(handle))
+        self.uuid = text(self._nvml.library.nvmlDeviceGetUUID(handle))
         self._handle = handle
         self._xids.watch(handle)
 

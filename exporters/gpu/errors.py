@@ -54,16 +54,23 @@ class Xids:
         events = self._nvml.ask("nvmlEventSetCreate")
         if events is None:
             return
-        supported = self._nvml.ask("nvmlDeviceGetSupportedEventTypes", handle) or 0
-        if int(supported) & _XID_EVENT:
-            self._nvml.library.nvmlDeviceRegisterEvents(handle, _XID_EVENT, events)
-            self._events = events
-        else:
-            self._nvml.library.nvmlEventSetFree(events)
+        self._events = events
+        try:
+            supported = self._nvml.ask("nvmlDeviceGetSupportedEventTypes", handle) or 0
+            if int(supported) & _XID_EVENT:
+                self._nvml.library.nvmlDeviceRegisterEvents(handle, _XID_EVENT, events)
+                return
+        except self._nvml.cannot:
+            pass  # an instance of a shared GPU, a driver that lets root alone do it
+        self.close()
 
     def add(self, nvml: Nvml, _: Any, labels: Mapping[str, str], families: Families) -> None:
         """Count what has come since the last time."""
         self._drain(nvml)
+        self.tell(labels, families)
+
+    def tell(self, labels: Mapping[str, str], families: Families) -> None:
+        """Add what was counted so far."""
         for xid, count in self._counts.items():
             families.add("leadline_gpu_xid_events_total", {**labels, "xid": xid}, float(count))
 

@@ -30,7 +30,7 @@ class Nvml:
         self.library = library
         self.error: type[Exception] = library.NVMLError
         self.gone = _errors(library, _GONE)
-        self._cannot = _errors(library, _CANNOT)
+        self.cannot = _errors(library, _CANNOT)
 
     def ask(self, function: str, *arguments: Any) -> Any:
         """Return an answer; None where this GPU, driver, binding or user has none.
@@ -43,7 +43,7 @@ class Nvml:
             return None
         try:
             return call(*arguments)
-        except self._cannot:
+        except self.cannot:
             return None
 
     def fields(

@@ -55,8 +55,11 @@ class Node(Replayer):
         self.failing: dict[str, Exception] = {}
         self.xids: list[int] = []
         self.started = self.stopped = self.asked = 0
+        self.gone = False
 
     def nvmlInit(self) -> None:
+        if self.gone:
+            raise ERRORS["NVMLError_Uninitialized"]
         self.started += 1
 
     def nvmlShutdown(self) -> None:
@@ -69,6 +72,8 @@ class Node(Replayer):
         pass
 
     def nvmlDeviceGetCount(self) -> int:
+        if self.gone:
+            raise ERRORS["NVMLError_Uninitialized"]
         return self._gpus
 
     def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
@@ -195,6 +200,7 @@ def test_a_lost_gpu_is_named_and_the_others_stay() -> None:
         assert result.problem == "GPU 1: GPU is lost"
         assert values(result, "power_watts", "gpu").keys() == {("0",), ("2",)}
         assert values(result, "sm_active_ratio", "gpu").keys() == {("0",), ("2",)}
+        assert values(result, "up", "gpu") == {("0",): 1, ("1",): 0, ("2",): 1}
     assert (node.started, node.stopped) == (1, 0)
     now[0] = 301.0
     collector.tasks(look())[""].run()
@@ -204,7 +210,48 @@ def test_a_lost_gpu_is_named_and_the_others_stay() -> None:
     result = collector.tasks(look())[""].run()
     assert result.problem == ""
     assert len(values(result, "power_watts", "gpu")) == 3
+    assert values(result, "up", "gpu") == {("0",): 1, ("1",): 1, ("2",): 1}
     assert node.started == 2
+
+
+def test_the_xid_that_a_gpu_was_lost_with_is_told() -> None:
+    """Its other series end with it; the event and that it is down stay, also once NVML forgot it.
+
+    After a new start the driver may no longer count it: the next GPU then has its number.
+    """
+    now = [0.0]
+    node = Node("decode", gpus=2)
+    collector = Gpu(node, lambda: now[0])
+    twice(collector)
+    node.broken[0], node.xids = LOST("GPU is lost"), [79]
+    result = collector.tasks(look())[""].run()
+    assert values(result, "xid_events_total", "gpu", "xid") == {("0", "79"): 1}
+    assert values(result, "power_watts", "gpu").keys() == {("1",)}
+    now[0] = 301.0
+    collector.tasks(look())[""].run()
+
+    class Less(Node):
+        def nvmlDeviceGetUUID(self, handle: int) -> str:
+            return super().nvmlDeviceGetUUID(handle + 1)
+
+    node.__class__, node._gpus = Less, 1
+    node.broken.clear()
+    result = collector.tasks(look())[""].run()
+    ids = "GPU-00000000-0000-0000-0000-{:012d}".format
+    assert values(result, "up", "gpu", "uuid") == {("0", ids(0)): 0, ("0", ids(1)): 1}
+
+
+def test_a_driver_that_is_gone_takes_no_gpu_out_of_sight() -> None:
+    """A node that never had GPUs is silent; one whose driver broke says that each is down."""
+    now = [0.0]
+    node = Node("decode", gpus=2)
+    collector = Gpu(node, lambda: now[0])
+    twice(collector)
+    node.gone = True
+    for _ in range(2):
+        result = collector.tasks(look())[""].run()
+        assert result.problem
+        assert values(result, "up", "gpu") == {("0",): 0, ("1",): 0}
 
 
 def test_a_gpu_that_hangs_costs_its_own_series_alone() -> None:
@@ -218,6 +265,7 @@ def test_a_gpu_that_hangs_costs_its_own_series_alone() -> None:
     result = collector.tasks(look(1.0))[""].run()
     assert time.monotonic() - begun < 1.0
     assert result.problem == "GPU 0: no answer in time"
+    assert values(result, "up", "gpu") == {("0",): 0, ("1",): 1, ("2",): 1}
     assert values(result, "power_watts", "gpu").keys() == {("1",), ("2",)}
     result = collector.tasks(look(1.0))[""].run()
     assert result.problem == "GPU 0: no answer since an earlier scrape"
