@@ -144,7 +144,10 @@ HOST: Final[tuple[Metric, ...]] = (
 )  # fmt: skip
 
 _SPIN: Final = "A kernel that spins counts: 100 % says nothing of work done."
-_GPM: Final = "Of the time since the scrape before; needs Hopper or newer."
+_GPM: Final = (
+    "Of the time since the scrape before; needs Hopper or newer, and a GPU that is not divided."
+)
+_SHARED: Final = "Compute instances of one GPU instance share its memory: each says all of it."
 _LOADED: Final = "Counts from when the driver was loaded."
 
 
@@ -218,8 +221,11 @@ GPU: Final[tuple[Metric, ...]] = (
          "Errors of one NVLink, of the kinds that the GPU has any of.", "link", "error",
          kind="counter", lazy=True),
     _gpu("mig_enabled", "count", "Whether the GPU is divided into instances (MIG): 1 or 0."),
-    _gpu("mig_memory_used_bytes", "bytes", "Memory in use of an instance (MIG).", "instance"),
-    _gpu("mig_memory_total_bytes", "bytes", "Memory of an instance (MIG).", "instance"),
+    _gpu("mig_memory_used_bytes", "bytes",
+         "Memory in use of an instance (MIG), by its number in nvidia-smi and its profile.",
+         "mig", "profile", traps=_SHARED),
+    _gpu("mig_memory_total_bytes", "bytes", "Memory of an instance (MIG).", "mig", "profile",
+         traps=_SHARED),
     Metric("leadline_gpu_process_memory_used_bytes", "gauge", "bytes",
            "GPU memory that vLLM's processes use, by kind and rank.",
            tuple(dict.fromkeys((*LEVELS["process"], "gpu", "uuid")))),

@@ -78,6 +78,11 @@ DCGM_OTHERS: Final[tuple[Metric, ...]] = (
     _dcgm("DEV_PCIE_REPLAY_COUNTER", "count", "PCIe packets sent again.", kind="counter"),
     _dcgm("DEV_NVLINK_BANDWIDTH_TOTAL", "count", "Traffic of all NVLink lanes.",
           "In NVIDIA's own unit: compare with itself alone.", kind="counter"),
+    *(_dcgm(f"DEV_NVLINK_{kind}_ERROR_COUNT_TOTAL", "count", f"{text} of all NVLinks.", _OFF,
+            kind="counter")
+      for kind, text in (("CRC_FLIT", "Flow-control packets with a bad checksum"),
+                         ("CRC_DATA", "Data packets with a bad checksum"),
+                         ("REPLAY", "Packets sent again"), ("RECOVERY", "Links trained again"))),
     _dcgm("DEV_XID_ERRORS", "count", "Code of the last Xid error.",
           "The last code, 0 for none: neither a count nor a rate."),
     _dcgm("DEV_UNCORRECTABLE_REMAPPED_ROWS", "count",

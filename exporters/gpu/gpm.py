@@ -56,9 +56,16 @@ class Gpm:
         self._before: Any = None
         self._spare: Any = None
 
-    def add(self, _: Nvml, handle: Any, labels: Mapping[str, str], families: Families) -> None:
-        """Add the means since the last call; nothing at the first, or without GPM."""
-        for number, value in self.read(handle).items():
+    def add(self, nvml: Nvml, handle: Any, labels: Mapping[str, str], families: Families) -> None:
+        """Add the means since the last call; nothing at the first, or without GPM.
+
+        A GPU that is divided (MIG) supports it and gives no sample of the whole.
+        """
+        try:
+            means = self.read(handle)
+        except nvml.cannot:
+            return
+        for number, value in means.items():
             metric = METRICS[number]
             told = {**labels, "direction": metric.direction}
             families.add(f"leadline_gpu_{metric.name}", told, value * metric.factor)

@@ -6,7 +6,7 @@ wide and wrap several times a second under load, and its throughput call looks a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from exporters.families import Families
@@ -24,6 +24,11 @@ _PCIE_REPLAYS: Final = 94
 _PCIE_ERRORS: Final = {173: "correctable", 179: "nonfatal", 180: "fatal"}
 _NVLINK_BYTES: Final = {138: "transmit", 139: "receive"}
 _NVLINK_ERRORS: Final = {161: "replay", 162: "recovery", 163: "crc"}
+# What stands for those of Hopper in nvml.h: sums of all links on Ampere, each link on Blackwell.
+_OLDER_ERRORS: Final = {52: "replay", 59: "recovery", 38: "crc", 45: "crc_data"}
+_NEWER_ERRORS: Final = {
+    208: "receive", 211: "link_integrity", 214: "recovery_failed", 219: "effective",
+}  # fmt: skip
 _LINK_COUNT: Final = 91
 MAX_LINKS: Final = 36
 
@@ -60,19 +65,38 @@ def nvlink(nvml: Nvml, handle: Any, labels: Mapping[str, str], families: Familie
     if not active:
         return
     said = nvml.fields(handle, [(field, ALL_LINKS) for field in (*_NVLINK_BYTES, *_NVLINK_ERRORS)])
+    errors: dict[str, float] = {}
     for (field, _), value in said.items():
         if field in _NVLINK_BYTES:
             told = {**labels, "direction": _NVLINK_BYTES[field]}
             families.add("leadline_gpu_nvlink_bytes_total", told, value * _KIB)
         else:
-            told = {**labels, "error": _NVLINK_ERRORS[field]}
-            families.add("leadline_gpu_nvlink_errors_total", told, value)
+            errors[_NVLINK_ERRORS[field]] = value
     # A counter of a link costs a millisecond: they are asked for where there are errors at all.
-    bad = [field for (field, _), value in said.items() if field in _NVLINK_ERRORS and value]
-    wanted = [(field, link) for field in bad for link in active]
-    for (field, link), value in (nvml.fields(handle, wanted) if wanted else {}).items():
-        told = {**labels, "link": str(link), "error": _NVLINK_ERRORS[field]}
+    bad = {f: name for f, name in _NVLINK_ERRORS.items() if errors.get(name)}
+    by_link = _by_link(nvml, handle, bad, active)
+    if not errors:
+        older = nvml.fields(handle, [(field, 0) for field in _OLDER_ERRORS])
+        errors = {_OLDER_ERRORS[field]: value for (field, _), value in older.items()}
+    if not errors:
+        by_link = _by_link(nvml, handle, _NEWER_ERRORS, active)
+        for (_, error), value in by_link.items():
+            errors[error] = errors.get(error, 0.0) + value
+        by_link = {key: value for key, value in by_link.items() if errors[key[1]]}
+    for error, value in errors.items():
+        families.add("leadline_gpu_nvlink_errors_total", {**labels, "error": error}, value)
+    for (link, error), value in by_link.items():
+        told = {**labels, "link": str(link), "error": error}
         families.add("leadline_gpu_nvlink_link_errors_total", told, value)
+
+
+def _by_link(
+    nvml: Nvml, handle: Any, wanted: Mapping[int, str], links: Sequence[int]
+) -> dict[tuple[int, str], float]:
+    """Return counters by link and name."""
+    asked = [(field, link) for field in wanted for link in links]
+    said = nvml.fields(handle, asked) if asked else {}
+    return {(link, wanted[field]): value for (field, link), value in said.items()}
 
 
 def _add_state(

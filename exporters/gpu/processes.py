@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from exporters.families import Families
-from exporters.gpu.nvml import Nvml
+from exporters.gpu.nvml import Nvml, text
 from exporters.look import Look
 
 _CALLS: Final = (
@@ -80,7 +80,13 @@ def _instances(nvml: Nvml, handle: Any, labels: Mapping[str, str], families: Fam
         found.append(instance)
         memory = nvml.ask("nvmlDeviceGetMemoryInfo", instance)
         if memory is not None:
-            told = {**labels, "instance": str(index)}
+            told = {**labels, "mig": str(index), "profile": _profile(nvml, instance)}
             families.add("leadline_gpu_mig_memory_used_bytes", told, float(memory.used))
             families.add("leadline_gpu_mig_memory_total_bytes", told, float(memory.total))
     return found
+
+
+def _profile(nvml: Nvml, instance: Any) -> str:
+    """Return an instance's profile, such as `3g.71gb`: its name is that of the GPU, MIG, and it."""
+    name = text(nvml.ask("nvmlDeviceGetName", instance) or "")
+    return name.partition(" MIG ")[2]

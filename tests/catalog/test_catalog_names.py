@@ -54,6 +54,12 @@ def test_our_own_names_follow_the_guidelines(metric: Metric) -> None:
     assert metric.help.endswith(".")
 
 
+def test_no_label_of_ours_is_prometheus_own() -> None:
+    """`instance` and `job` are the scrape's: ours would replace them, or be renamed."""
+    for metric in OWN:
+        assert not {"instance", "job"} & {*metric.labels}, metric.name
+
+
 def test_an_unknown_signal_names_the_nearest() -> None:
     """One line with the right name."""
     with pytest.raises(ValueError, match=r"unknown signal 'tpot_men': did you mean 'tpot_mean'\?"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -34,9 +35,13 @@ ERRORS = {"NVMLError": NVMLError} | {
     for name in (
         "NVMLError_NotSupported", "NVMLError_Timeout", "NVMLError_InvalidArgument",
         "NVMLError_GpuIsLost", "NVMLError_Uninitialized", "NVMLError_Unknown",
+        "NVMLError_NotFound",
     )
 }  # fmt: skip
 LOST, UNKNOWN = ERRORS["NVMLError_GpuIsLost"], ERRORS["NVMLError_Unknown"]
+
+
+NVLINK_FIELDS = {*range(32, 60), 138, 139, *range(161, 164), *range(201, 223)}
 
 
 class Node(Replayer):
@@ -341,22 +346,93 @@ def test_links_with_errors_are_told_one_by_one() -> None:
     assert not values(twice(Gpu(Node("decode"))), "nvlink_link_errors_total", "link")
 
 
+@pytest.mark.parametrize(
+    ("told", "errors", "links"),
+    [
+        # Ampere: sums over all links, by numbers of their own.
+        ({52: 4, 59: 1, 38: 7, 45: 0},
+         {("replay",): 4, ("recovery",): 1, ("crc",): 7, ("crc_data",): 0}, {}),
+        # Blackwell: link by link alone.
+        ({208: 0, 219: 2}, {("receive",): 0, ("effective",): 2 * 18},
+         {(str(link), "effective"): 2 for link in range(18)}),
+    ],
+)  # fmt: skip
+def test_other_generations_count_errors_of_nvlink_otherwise(
+    told: dict[int, int], errors: dict[tuple[str], float], links: dict[tuple[str, str], float]
+) -> None:
+    """By the numbers of nvml.h: no such GPU is on record."""
+
+    class Other(Node):
+        def nvmlDeviceGetFieldValues(
+            self, handle: int, wanted: list[tuple[int, int]]
+        ) -> list[SimpleNamespace]:
+            if not {field for field, _ in wanted} <= NVLINK_FIELDS:
+                said: list[SimpleNamespace] = self._answer(
+                    "nvmlDeviceGetFieldValues", (handle, wanted)
+                )
+                return said
+            return [
+                SimpleNamespace(nvmlReturn=0 if field in told else 3, valueType=3,
+                                value=SimpleNamespace(ullVal=told.get(field, 0)))
+                for field, _ in wanted
+            ]  # fmt: skip
+
+    result = twice(Gpu(Other("decode")))
+    assert result.problem == ""
+    assert values(result, "nvlink_errors_total", "error") == errors
+    assert values(result, "nvlink_link_errors_total", "link", "error") == links
+
+
+class Divided(Node):
+    """A GPU in two instances, as the NVML reference and people's logs of H100s have it.
+
+    The whole GPU refuses what can't be told apart: utilisation, samples of GPM, remapped rows. Its
+    instances have names with the profile at the end, memory and processes of their own, and no
+    sensors; their numbers may have gaps. No such GPU is on record.
+    """
+
+    REFUSED = ("nvmlDeviceGetUtilizationRates", "nvmlGpmSampleGet", "nvmlDeviceGetRemappedRows")
+    INSTANCES: Mapping[int, tuple[str, int, int]] = {
+        0: ("NVIDIA H200 MIG 3g.71gb", 70_000_000_000, PID),
+        2: ("NVIDIA H200 MIG 1g.18gb+me", 1_000_000_000, 77),
+    }
+
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, handle: int, index: int) -> int:
+        if index not in self.INSTANCES:
+            raise ERRORS["NVMLError_NotFound"]("Not Found")
+        return 100 + index
+
+    def _answer(self, name: str, arguments: tuple[Any, ...]) -> Any:
+        handle = arguments[0] if arguments and isinstance(arguments[0], int) else 0
+        if handle < 100:
+            if name in self.REFUSED:
+                raise ERRORS["NVMLError_NotSupported"]("Not Supported")
+            return super()._answer(name, arguments)
+        profile, used, pid = self.INSTANCES[handle - 100]
+        if name == "nvmlDeviceGetName":
+            return profile
+        if name == "nvmlDeviceGetMemoryInfo":
+            return SimpleNamespace(used=used, total=2 * used)
+        if name == "nvmlDeviceGetComputeRunningProcesses_v3":
+            return [SimpleNamespace(pid=pid, usedGpuMemory=used - 1000)]
+        raise ERRORS["NVMLError_InvalidArgument"]("Invalid Argument")
+
+
 def test_a_divided_gpu_tells_its_instances() -> None:
-    """MIG by hand, as NVML's documentation has it: no such GPU is on record."""
-
-    class Divided(Node):
-        def nvmlDeviceGetMigDeviceHandleByIndex(self, handle: int, index: int) -> int:
-            if index > 1:
-                raise ERRORS["NVMLError_InvalidArgument"]
-            return 100 + index
-
+    """Memory by instance and process; what the whole GPU can't tell is absent and no failure."""
     node = Divided("decode", nvmlDeviceGetMigMode=[1, 1], nvmlDeviceGetMaxMigDeviceCount=7)
     result = twice(Gpu(node))
+    assert result.problem == ""
     assert values(result, "mig_enabled") == {(): 1}
-    assert values(result, "mig_memory_used_bytes", "instance").keys() == {("0",), ("1",)}
-    ((_, memory),) = values(result, "process_memory_used_bytes", "rank").items()
-    (own,) = ANSWERS["decode"]["nvmlDeviceGetComputeRunningProcesses_v3"]
-    assert memory == 2 * own["usedGpuMemory"]
+    assert values(result, "mig_memory_used_bytes", "mig", "profile") == {
+        ("0", "3g.71gb"): 70e9, ("2", "1g.18gb+me"): 1e9,
+    }  # fmt: skip
+    assert values(result, "mig_memory_total_bytes", "mig") == {("0",): 140e9, ("2",): 2e9}
+    assert values(result, "process_memory_used_bytes", "rank") == {("DP0_TP0",): 70e9 - 1000}
+    assert values(result, "other_memory_used_bytes") == {(): 1e9 - 1000}
+    assert values(result, "power_watts")
+    for absent in ("utilization_ratio", "sm_active_ratio", "remapped_rows_total"):
+        assert not values(result, absent)
 
 
 def test_no_driver_is_no_error() -> None:
