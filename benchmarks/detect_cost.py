@@ -17,6 +17,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from benchmarks.detect_cost_live import cycle
 from benchmarks.detect_series import DAY, GIB, MIB, noise
 from benchmarks.detect_series import panel as simulated
 from catalog.panel import Panel
@@ -35,6 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="benchmarks detect-cost", description=__doc__)
     parser.add_argument("--series", type=int, default=1000, help="of the replay")
     parser.add_argument("--days", type=float, default=7.0, help="of the replay")
+    parser.add_argument("--fleet", type=int, default=100_000, help="series of the live cycle")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args(argv)
     if any(os.environ.get(name) != "1" for name in ONE_THREAD):
@@ -51,6 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     _screen(fleet)
     _fit(fleet)
     _batch(fleet)
+    _live(fleet, args.fleet)
     return 0
 
 
@@ -111,6 +114,19 @@ def _batch(fleet: Panel) -> None:
     _say("cycle without state, as of 100,000 series", 1e5 * spent / len(fleet.labels), "CPU s", "2")
     size = fleet.values.nbytes / len(fleet.labels) / 1000
     _say("state of it (the history), a series", size, "kB", "4")
+
+
+def _live(fleet: Panel, series: int) -> None:
+    """Cycles of the whole service by the minute, with a leak in none, and in one of a thousand."""
+    quiet = fleet.rows([row for row in range(len(fleet.labels)) if row % 100]).values
+    spent, size, _ = cycle(quiet, series, 0)
+    _say(f"live cycle of {series:,} quiet series, beside queries", spent, "CPU s", "2")
+    _say("its arrays, a series", size / 1000, "kB", "4")
+    leaks = series // 1000
+    more, _, firing = cycle(quiet, series, leaks)
+    what = f"the same with {leaks} leaks: fit, evidence and pages"
+    _say(what, more, "CPU s", "2")
+    print(f"  {firing} firing")
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ QUANTILE = 0.25
 FEWEST_SECOND = 5  # points from which on that is the second least
 MOST_MISSING = 1 / 3  # of the buckets of a window
 RESTART_DROP = 0.4  # and by this share of the highest level, within five points
+MOVED = 5.0  # seconds: a start time that moves by more is a restart
 RESTART_SHARE = 0.5  # without start times, memory that falls below this share is a new process
 
 
@@ -204,7 +205,7 @@ def segments(values: FloatArray, starts: FloatArray | None) -> list[int]:
     first = int(seen[0])
     known = np.flatnonzero(np.isfinite(starts)) if starts is not None else ()
     if starts is not None and len(known):
-        changed = np.flatnonzero(np.abs(np.diff(starts[known])) > 5.0)
+        changed = np.flatnonzero(np.abs(np.diff(starts[known])) > MOVED)
         return [first, *(int(known[i + 1]) for i in changed if known[i + 1] > first)]
     y = values[seen]
     if len(y) < 8 or y.min() >= RESTART_SHARE * y.max():

@@ -8,12 +8,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from catalog.panel import Labels, Panel
-from detectors.drift.buckets import FEWEST, segment_start
+from catalog.panel import FloatArray, Labels, Panel
+from detectors.drift.buckets import (
+    FEWEST,
+    MOVED,
+    RESTART_SHARE,
+    BoolArray,
+    segment_start,
+)
 from detectors.finding import Finding, finding_id
 
 POOL_LABELS = ("cluster", "namespace", "deployment", "pool", "model_name")
 STALE_STEPS = 5  # as Prometheus' own staleness at one minute: five missed scrapes
+GLANCE = 3 * FEWEST  # newest points that a glance is given to
 QUIET = 3600.0  # seconds without a trial that are a quiet night, not a ratio that stopped
 NEED_NOT_TRY = ("prefill", "encode", "router")  # pools with counters of drafts that never draft
 
@@ -31,8 +38,8 @@ class Coverage:
     Attributes:
         reasons: Series by series: "" when judged, else "short", "stale", "empty", or, where
             trials are counted: "untried" with none in the whole span, "idle" with none of late.
-        judged_from: Earliest instant from which the running incarnation of each is judged; NaN
-            where nothing is known.
+        judged_from: Where it is not: the instant from which the running incarnation can be; NaN
+            where nothing is known, or that is long ago.
     """
 
     reasons: tuple[str, ...]
@@ -46,32 +53,67 @@ class Coverage:
 
 def coverage(panel: Panel, as_of: float) -> Coverage:
     """Return which series of *panel* have enough fresh data to be judged at *as_of*."""
-    reasons, since = [], []
     known = panel.until(as_of)
     step = known.step
-    for row in range(len(known.labels)):
+    reasons, since = [""] * len(known.labels), [float("nan")] * len(known.labels)
+    for row in np.flatnonzero(~surely(known, as_of)).tolist():
         values = known.values[row]
         trials = None if known.trials is None else known.trials[row]
         sampled = np.flatnonzero(np.isfinite(values if trials is None else trials))
         # A step without a trial says nothing of the ratio: only the others are looked at.
         seen = np.flatnonzero(np.isfinite(values) & (True if trials is None else trials > 0))
         if not len(seen):
-            reasons.append("untried" if trials is not None and len(sampled) else "empty")
-            since.append(float("nan"))
+            reasons[row] = "untried" if trials is not None and len(sampled) else "empty"
             continue
         starts = None if known.starts is None else known.starts[row]
         # Counts are corrected for restarts: they have no incarnation to begin anew with.
         begin = segment_start(values, starts) if trials is None else 0
         inside = seen[seen >= begin]
         enough = len(inside) >= FEWEST
-        since.append(float(known.times[inside[0]]) + (FEWEST - 1) * (step if step > 0 else 0.0))
+        since[row] = float(known.times[inside[0]]) + (FEWEST - 1) * (step if step > 0 else 0.0)
         stale = as_of - known.times[sampled[-1]] > STALE_STEPS * step
         idle = as_of - known.times[seen[-1]] > max(QUIET, STALE_STEPS * step)
         if stale or idle:
-            reasons.append("stale" if stale else "idle")
+            reasons[row] = "stale" if stale else "idle"
         else:
-            reasons.append("" if enough else "short")
+            reasons[row] = "" if enough else "short"
     return Coverage(tuple(reasons), tuple(since))
+
+
+def surely(panel: Panel, as_of: float) -> BoolArray:
+    """Return (s,): the series that are judged, as far as a glance at their newest points tells.
+
+    Enough of them are there, and no restart is among them: by start times that are known of all of
+    them, or, where none is, by a level that never halves (`buckets.segments`).
+    """
+    none = np.zeros(len(panel.labels), dtype=np.bool_)
+    if not len(panel.times) or as_of - panel.times[-1] > panel.step:
+        return none
+    values = panel.values[:, -GLANCE:]
+    seen = np.isfinite(values)
+    if panel.trials is not None:
+        seen &= panel.trials[:, -GLANCE:] > 0
+    fine: BoolArray = seen[:, -STALE_STEPS:].any(axis=1) & (seen.sum(axis=1) >= FEWEST)
+    if panel.trials is not None:
+        return fine
+    low, high = _ends(values, seen)
+    same = low >= RESTART_SHARE * high
+    if panel.starts is not None:
+        starts = panel.starts[:, -GLANCE:]
+        told = np.isfinite(starts)
+        first, last = _ends(starts, told)
+        same = np.where(
+            told.any(axis=1), (last - first <= MOVED) & (told | ~seen).all(axis=1), same
+        )
+    return fine & same
+
+
+def _ends(values: FloatArray, known: BoolArray) -> tuple[FloatArray, FloatArray]:
+    """Return the least and the greatest of what is known of each row."""
+    return (
+        np.min(values, axis=1, initial=np.inf, where=known),
+        np.max(values, axis=1, initial=-np.inf, where=known),
+    )
 
 
 def silent(panel: Panel, as_of: float) -> Panel:
@@ -80,9 +122,9 @@ def silent(panel: Panel, as_of: float) -> Panel:
     *panel* holds nothing later than *as_of*. A glance at the newest points of all series at once:
     in life they are all there, and nothing is left to look at.
     """
-    lately = np.isfinite(panel.values[:, -3 * FEWEST :])
+    lately = np.isfinite(panel.values[:, -GLANCE:])
     if panel.trials is not None:
-        lately &= panel.trials[:, -3 * FEWEST :] > 0
+        lately &= panel.trials[:, -GLANCE:] > 0
     fine = lately[:, -STALE_STEPS:].any(axis=1) & (lately.sum(axis=1) >= FEWEST)
     if not len(panel.times) or as_of - panel.times[-1] > 2 * panel.step:
         return panel
@@ -98,6 +140,8 @@ def unknown_findings(panel: Panel, as_of: float, detector: str) -> list[Finding]
 
     Prefill that never drafts has nothing to judge and gets none; decode that never does has one.
     """
+    if surely(panel.until(as_of), as_of).all():
+        return []
     cover = coverage(panel, as_of)
     pools: dict[tuple[tuple[str, str], ...], list[int]] = defaultdict(list)
     for row, labels in enumerate(panel.labels):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from catalog.panel import Panel
 from detectors.drift import (
@@ -75,7 +76,11 @@ NEEDED: tuple[str, ...] = tuple(
 
 
 def judge(
-    panels: Mapping[str, Panel], limits: LimitsLike, *, as_of: float | None = None
+    panels: Mapping[str, Panel],
+    limits: LimitsLike,
+    *,
+    as_of: float | None = None,
+    detectors: Mapping[str, Detector] = MappingProxyType(DETECTORS),
 ) -> list[Finding]:
     """Run every detector on the panels of its signals.
 
@@ -84,6 +89,7 @@ def judge(
             `host_memory_total` and `host_memory_used` serve the time to a memory limit.
         limits: Limits, SLAs and floors.
         as_of: Unix seconds; nothing later is looked at. Default: the newest grid time.
+        detectors: By name: others, that find the same with what they remember.
 
     Returns:
         Findings: firing, watch, and one of kind `unknown` for each pool of which no series of a
@@ -93,7 +99,7 @@ def judge(
         as_of = max((float(p.times[-1]) for p in panels.values() if len(p.times)), default=0.0)
     panels = {name: believable(panel) for name, panel in panels.items()}
     found = []
-    for name, detector in DETECTORS.items():
+    for name, detector in detectors.items():
         found += [graded(finding) for finding in detector(panels, limits, as_of)]
         for panel in read(name, panels, limits):
             each = name in EACH

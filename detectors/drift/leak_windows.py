@@ -15,6 +15,7 @@ from detectors.drift.buckets import (
     BUCKETS,
     COARSE,
     FEWEST,
+    MOVED,
     BoolArray,
     Pyramid,
     Singles,
@@ -222,7 +223,7 @@ def _young(panel: Panel) -> list[int]:
         late = panel.starts[:, -BUCKETS:]
         known = np.isfinite(late)
         newest = np.max(late, axis=1, initial=-np.inf, where=known)
-        young |= newest - np.min(late, axis=1, initial=np.inf, where=known) > 5.0
+        young |= newest - np.min(late, axis=1, initial=np.inf, where=known) > MOVED
     return [int(row) for row in np.flatnonzero(young)]
 
 

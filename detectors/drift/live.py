@@ -8,13 +8,14 @@ at that moment.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 import numpy as np
 
 from catalog.panel import FloatArray, Labels, Panel
-from detectors.drift.buckets import AGO, BUCKETS, IntArray, Pyramid, segments
+from detectors.drift.buckets import AGO, BUCKETS, BoolArray, IntArray, Pyramid, segments
 from detectors.drift.context import LARGEST, LimitsLike, without
 from detectors.drift.leak import find_leaks, leaks_of
 from detectors.drift.leak_growth import Growth
@@ -26,8 +27,18 @@ from detectors.finding import Finding
 
 PEERS = 64  # of one kind, in their order, among which those of one age are looked for
 
-Whole = Callable[[Sequence[Labels]], Panel]
-"""Returns the whole history of some series, in that order, to the newest point."""
+
+class Past(Protocol):
+    """Who knows more of some series than the newest points."""
+
+    def fetch(self, labels: Sequence[Labels]) -> None:
+        """Get the history of *labels*, as far as that can be."""
+
+    def has(self, labels: Labels) -> bool:
+        """Return whether the history of a series is here."""
+
+    def panel(self, labels: Sequence[Labels]) -> Panel:
+        """Return the history of *labels*, in their order, up to the newest point."""
 
 
 def key(labels: Labels) -> str:
@@ -42,31 +53,37 @@ class LiveLeaks:
         """Judge *signal* by what *state* raises."""
         self.signal = signal
         self.state = state
-        self._labels: tuple[Labels, ...] = ()
-        self._keys: list[str] = []
-        self._around: dict[object, list[int]] = {}
+        self._keys: list[tuple[tuple[Labels, ...], list[str]]] = []
+        self._around: tuple[list[str], dict[object, list[int]]] = [], {}
 
     def take(self, panel: Panel) -> bool:
         """Take the new points of *panel*; whether the state could (`LiveState.add`)."""
-        if not len(panel.times) or not panel.labels:
+        if not len(panel.times):
             return True
         values, starts = _cut(panel.values), panel.starts
         first = round(float(panel.times[0]) / self.state.step)
-        return self.state.add(first, values, self.state.rows(self._named(panel.labels)), starts)
+        return self.state.add(first, values, self.state.rows(self.named(panel.labels)), starts)
 
     def raised(self, labels: tuple[Labels, ...]) -> dict[int, list[int]]:
         """Return position in *labels* -> widths in which that series is raised, if it is."""
-        rows = self.state.find(self._named(labels))
+        rows = self.state.find(self.named(labels))
         place = {row: i for i, row in enumerate(rows.tolist())}
         up = self.state.rises()
         return {place[row]: widths for row, widths in up.items() if row in place}
+
+    def alive(self, panel: Panel) -> BoolArray:
+        """Return (s,): which series have a point in all that is looked back on."""
+        rows = self.state.find(self.named(panel.labels))
+        known = np.append(self.state.alive(), False)[rows]  # -1: not known
+        out: BoolArray = known | ((rows < 0) & np.isfinite(panel.values).any(axis=1))
+        return out
 
     def find(
         self,
         panels: Mapping[str, Panel],
         limits: LimitsLike,
         as_of: float,
-        whole: Whole | None = None,
+        past: Past | None = None,
     ) -> list[Finding]:
         """Return what `find_leaks` returns on the whole history.
 
@@ -74,59 +91,64 @@ class LiveLeaks:
             panels: By signal; that of memory may hold the newest points only.
             limits: Limits by flag or configuration.
             as_of: Unix seconds; a moment before the newest point is judged without the state.
-            whole: Who knows more than the newest points; None where the panel holds all.
+            past: Who knows more than the newest points; None where the panel holds all.
         """
         panel = panels.get(self.signal)
         if panel is None or len(panel.times) < 2:
             return []
         end = round(float(panel.times[-1]) / self.state.step) + 1
         if end != self.state.end or as_of < panel.times[-1]:
-            return find_leaks(panels, limits, as_of)
-        raised = self.raised(panel.labels)
-        growths = self._grown(panel, raised, whole)
+            return find_leaks(panels, limits, as_of) if past is None else []
+        growths = self._grown(panel, self.raised(panel.labels), past)
         growths = {row: some for row, some in growths.items() if any(g.promising for g in some)}
         if not growths:
             return []
-        if whole is not None:
+        if past is not None:
             rows = self._beside(panel.labels, growths)
+            past.fetch([panel.labels[row] for row in rows])
+            rows = [row for row in rows if past.has(panel.labels[row])]
             place = {row: i for i, row in enumerate(rows)}
-            panel = whole([panel.labels[row] for row in rows])
+            panel = past.panel([panel.labels[row] for row in rows])
             growths = {place[row]: [_at(g, place[row]) for g in growths[row]] for row in growths}
         return leaks_of(growths, {**panels, self.signal: panel}, self.signal, limits)
 
     def _grown(
-        self, panel: Panel, raised: Mapping[int, list[int]], whole: Whole | None
+        self, panel: Panel, raised: Mapping[int, list[int]], past: Past | None
     ) -> dict[int, list[Growth]]:
         """Return the growth of what is raised, by its row in *panel*."""
-        rows = list(raised)
+        rows = [row for row in raised if past is None or past.has(panel.labels[row])]
         if not rows:
             return {}
-        some = panel.rows(rows) if whole is None else whole([panel.labels[row] for row in rows])
+        labels = [panel.labels[row] for row in rows]
+        some = panel.rows(rows) if past is None else past.panel(labels)
         pyramid = Pyramid(some.values, round(float(some.times[0]) / some.step))
         found = grown(some, pyramid, {i: raised[row] for i, row in enumerate(rows)})
         return {rows[i]: [_at(growth, rows[i]) for growth in every] for i, every in found.items()}
 
-    def _named(self, labels: tuple[Labels, ...]) -> list[str]:
-        """Return the keys of *labels*, which are mostly those of the call before."""
-        if labels is not self._labels and labels != self._labels:
-            self._keys = [key(one) for one in labels]
-            self._around = {}
-        self._labels = labels
-        return self._keys
+    def named(self, labels: tuple[Labels, ...]) -> list[str]:
+        """Return the keys of *labels*, which are mostly those of one of the last calls."""
+        keys = next(
+            (keys for known, keys in self._keys if known is labels or known == labels), None
+        )
+        if keys is None:
+            keys = [key(one) for one in labels]
+        self._keys = [(labels, keys), *(one for one in self._keys if one[1] is not keys)][:2]
+        return keys
 
     def _beside(self, labels: tuple[Labels, ...], rows: Mapping[int, object]) -> list[int]:
         """Return *rows* with those that share a server with them, and peers, ascending."""
-        self._named(labels)
-        if not self._around:
+        keys = self.named(labels)
+        if self._around[0] is not keys:
             around: dict[object, list[int]] = defaultdict(list)
             for row, one in enumerate(labels):
                 around["tree", without(one, *PROCESS)].append(row)
                 around["kind", without(one, *PLACE)].append(row)
-            self._around = dict(around)
+            self._around = keys, dict(around)
+        beside = self._around[1]
         out = set(rows)
         for row in rows:
-            out.update(self._around["tree", without(labels[row], *PROCESS)])
-            out.update(self._around["kind", without(labels[row], *PLACE)][: PEERS + 1])
+            out.update(beside["tree", without(labels[row], *PROCESS)])
+            out.update(beside["kind", without(labels[row], *PLACE)][: PEERS + 1])
         return sorted(out)
 
 

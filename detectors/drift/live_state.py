@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from catalog.panel import FloatArray
-from detectors.drift.buckets import BUCKETS, COARSE, BoolArray, IntArray, Singles, lowest
+from detectors.drift.buckets import BUCKETS, COARSE, MOVED, BoolArray, IntArray, Singles, lowest
 from detectors.drift.leak_windows import TOGETHER, rises
 
 Numbers = npt.NDArray[np.int64]
@@ -24,7 +24,6 @@ Numbers = npt.NDArray[np.int64]
 REACH = BUCKETS - COARSE  # points: a sample that comes later than this changes nothing any more
 MOST_SERIES = 500_000  # 1.1 GB; what is new beyond them is not screened, and counted
 LONG_AGO, NEVER = -(2**62), 2**62
-MOVED = 5.0  # seconds: a start time that moves by more is a restart, as in `buckets.segments`
 ROOM = 1.5  # arrays grow by this factor
 VERSION = 1
 FACTS: Mapping[str, Any] = {
@@ -120,11 +119,16 @@ class LiveState:
         self._raised = longer(self._raised, False)
         self._facts = {name: longer(fact, FACTS[name]) for name, fact in self._facts.items()}
 
+    def alive(self) -> BoolArray:
+        """Return (s,): which series have a point in all that is looked back on."""
+        alive: BoolArray = self._facts["seen"][: len(self.keys)] >= self.end - self.points
+        return alive
+
     def drop(self, least: int = 1) -> None:
         """Drop the series without a point in all that is looked back on, if so many are."""
         if self.begin == NEVER:
             return
-        alive = np.flatnonzero(self._facts["seen"][: len(self.keys)] >= self.end - self.points)
+        alive = np.flatnonzero(self.alive())
         if len(self.keys) - len(alive) < least:
             return
         self.keys = [self.keys[row] for row in alive.tolist()]

@@ -7,6 +7,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from traceback import walk_tb
 from typing import Final, Protocol
 
@@ -18,10 +20,11 @@ from detectors.drift import judge as drift
 from detectors.finding import Finding
 from detectors.service.incident import Incident, advance
 from detectors.service.ledger import Event, Ledger
-from detectors.service.memory import Memory, Source
+from detectors.service.lives import LEAK, Source
+from detectors.service.memory import Memory
 from detectors.service.refuse import Instant, Twice, refuse, seen_twice
 from detectors.service.snapshot import Snapshot, statuses
-from detectors.service.track import CALM, Tracked, follow, presence_in
+from detectors.service.track import CALM, Presences, Tracked, follow
 from store.errors import StoreError
 
 log = logging.getLogger("leadline.service")
@@ -69,16 +72,19 @@ class Cycle:
         config: Config,
         store: Store,
         ledger: Ledger,
-        judge: Judge = drift.judge,
+        judge: Judge | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._config = config
         self._store = store
         self._ledger = ledger
-        self._judge = judge
         self._clock = clock
         self._names = watched(config)
-        self._memory = Memory(store, config.service.history, config.prometheus.step)
+        self._memory = Memory(
+            store, config.service.history, config.prometheus.step, Path(config.service.state)
+        )
+        live = {**drift.DETECTORS, "leak": self._memory.lives.find}
+        self._judge: Judge = judge or partial(drift.judge, detectors=live)
         self._twice: list[Twice] = []
         self._unsaved: list[Event] = []
         self._waited = 0
@@ -188,15 +194,13 @@ class Cycle:
         self._look_twice(now)
         panels, refused = refuse(self._memory.panels, self._twice, now)
         findings = list(self._judge(panels, self._config))
+        if error := self._memory.lives.error:  # nothing was learnt of leaks, so none ends
+            self._memory.errors[LEAK] = error
+            fresh = fresh - {LEAK}
         self._refused = refused
         self._unknown = refused + [f for f in findings if f.kind == "unknown"]
         found = [f for f in findings if f.kind != "unknown"]
-        tracked = follow(
-            before.tracked, found, fresh, now,
-            lambda finding: presence_in(
-                self._memory.panels.get(finding.signal), finding, self._memory.panels
-            ),
-        )  # fmt: skip
+        tracked = follow(before.tracked, found, fresh, now, Presences(self._memory.panels))
         return tracked, advance(before.incidents, tracked.values(), now)
 
     def _look_twice(self, now: float) -> None:

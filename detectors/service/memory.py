@@ -7,31 +7,23 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import Final, Protocol
+from pathlib import Path
+from typing import Final
 
 import numpy as np
 
 from catalog.panel import Panel
-from catalog.signal import Signal
 from catalog.signals import SIGNALS
+from detectors.service.lives import LEAK, MAX_CELLS, Lives, Source
 from store.errors import StoreError, UnreachableError
 from store.history import extend
 
 log = logging.getLogger("leadline.service")
 
-MAX_CELLS: Final = 40_000_000
-"""Series times points kept of one signal (320 MB an array); more series shorten the history."""
-
-
 LATE: Final = 1
 """Points before the newest that are read again: a scrape may arrive after its grid point."""
-
-
-class Source(Protocol):
-    """Where panels come from; `store.prometheus.PromStore` is one."""
-
-    def panel(self, signal: Signal, start: float, end: float, step: float) -> Panel:
-        """Return *signal* on the grid points of *step* in [start, end]."""
+BACK: Final = 5
+"""Points by which the clock may go back before the past is read anew."""
 
 
 class Memory:
@@ -42,9 +34,13 @@ class Memory:
         errors: By signal, what its last query failed with.
         failures: By signal, how many queries failed.
         away: Why the source can't be reached; empty from its next answer on.
+        lives: Private memory, of which more series are followed than can be held.
     """
 
-    def __init__(self, source: Source, history: float, step: float) -> None:
+    def __init__(
+        self, source: Source, history: float, step: float, folder: Path | None = None
+    ) -> None:
+        """Remember *history* seconds of points every *step*; *folder* keeps the live state."""
         self._source = source
         self._history = history
         self._step = step
@@ -52,6 +48,7 @@ class Memory:
         self.errors: dict[str, str] = {}
         self.failures: dict[str, int] = {}
         self.away = ""
+        self.lives = Lives(source, history, step, folder)
 
     def refresh(self, names: Iterable[str], now: float) -> set[str]:
         """Read what is new of each signal; return those that brought new points.
@@ -91,11 +88,17 @@ class Memory:
         end = np.floor(now / self._step) * self._step
         start = end - self._history
         if panel is not None and len(panel.times) and panel.times[-1] >= start:
-            if panel.times[-1] >= end:
+            if end <= panel.times[-1] <= end + BACK * self._step:
                 return False
-            start = float(panel.times[-1]) - LATE * self._step
+            if panel.times[-1] > end:  # the clock was put back: what is later was never there
+                panel = None
         else:
             panel = None
+        if name == LEAK:
+            self.panels[name] = self.lives.read(panel, float(end))
+            return True
+        if panel is not None:
+            start = float(panel.times[-1]) - LATE * self._step
         # The store reads in chunks and answers all or nothing: half a history would be judged
         # as all there is.
         newer = self._source.panel(SIGNALS[name], float(start), float(end), self._step)

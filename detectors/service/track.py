@@ -24,8 +24,6 @@ KEPT: Final = 90 * 86400.0
 KEPT_WATCH: Final = 86400.0
 """Seconds that findings are kept which ended without ever firing."""
 
-NOTHING: Final[Mapping[str, Panel]] = {}
-
 Presence = Literal["reports", "drained", "silent", "idle", "lost"]
 
 
@@ -77,7 +75,7 @@ def follow(
         findings: What was judged now.
         fresh: Signals that brought new points; nothing can end on old ones.
         now: Unix seconds.
-        presence: Whether the series of a finding still reports (`presence_in`).
+        presence: Whether the series of a finding still reports (`Presences`).
     """
     after: dict[str, Tracked] = {}
     for finding in findings:
@@ -162,33 +160,53 @@ def _of_series(panel: Panel, labels: Labels) -> dict[str, str]:
     return {key: value for key, value in labels.items() if value and key in kept}
 
 
-def presence_in(
-    panel: Panel | None, finding: Finding, around: Mapping[str, Panel] = NOTHING
-) -> Presence:
-    """Return whether the finding's series still reports, and if not, whether its node does.
+class Presences:
+    """Whether the series of findings still report, as one cycle sees it."""
 
-    Args:
-        panel: Of the finding's signal.
-        finding: In question.
-        around: Panels of all signals; a node reports too by its host's own memory.
-    """
-    if panel is None or not len(panel.times):
-        return "silent"
-    row = row_of(panel, finding.labels)
-    if row is None:
-        # A finding over many series has no row of its own: the detector answers for it.
-        matching = rows_of(panel, finding.labels)
-        if not matching:
-            return "drained" if _recent(panel).any() else "lost"
-        return "reports" if _recent(panel)[matching].any() else "drained"
-    recent = _recent(panel)
-    if recent[row]:
-        return "reports"
-    if panel.trials is not None and _recent(panel, panel.trials)[row]:
-        return "idle"
-    place = panel.labels[row]
-    beside = [i for i, labels in enumerate(panel.labels) if labels.get("node") == place.get("node")]
-    return "drained" if recent[beside].any() or _left_its_node(around, place) else "silent"
+    def __init__(self, panels: Mapping[str, Panel]) -> None:
+        """Look at *panels* of all signals; a node reports too by its host's own memory."""
+        self._panels = panels
+        self._seen: dict[str, _Seen] = {}
+
+    def __call__(self, finding: Finding) -> Presence:
+        """Return whether the series of *finding* reports, and if not, whether its node does."""
+        panel = self._panels.get(finding.signal)
+        if panel is None or not len(panel.times):
+            return "silent"
+        if finding.signal not in self._seen:
+            self._seen[finding.signal] = _Seen(panel)
+        seen = self._seen[finding.signal]
+        row = seen.row(finding.labels)
+        if row is None:
+            # A finding over many series has no row of its own: the detector answers for it.
+            matching = rows_of(panel, finding.labels)
+            if not matching:
+                return "drained" if seen.recent.any() else "lost"
+            return "reports" if seen.recent[matching].any() else "drained"
+        if seen.sampled[row]:
+            return "reports" if seen.recent[row] else "idle"
+        place = panel.labels[row]
+        beside = place.get("node") in seen.reporting
+        return "drained" if beside or _left_its_node(self._panels, place) else "silent"
+
+
+class _Seen:
+    """One panel: which series it has, and which of them report."""
+
+    def __init__(self, panel: Panel) -> None:
+        self._names = {name for labels in panel.labels for name in labels}
+        self._rows: dict[frozenset[tuple[str, str]], int] = {}
+        for i, labels in enumerate(panel.labels):
+            self._rows.setdefault(frozenset(pair for pair in labels.items() if pair[1]), i)
+        self.recent = _recent(panel)
+        self.sampled = self.recent if panel.trials is None else _recent(panel, panel.trials)
+        self.reporting = {panel.labels[i].get("node") for i in np.flatnonzero(self.recent)}
+
+    def row(self, labels: Labels) -> int | None:
+        """Return the row of the series with *labels* (`row_of`)."""
+        return self._rows.get(
+            frozenset(pair for pair in labels.items() if pair[1] and pair[0] in self._names)
+        )
 
 
 def _left_its_node(around: Mapping[str, Panel], place: Labels) -> bool:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from benchmarks.detect_series import DAY, GIB, NEGATIVES, ORIGIN, POSITIVES, leaking, noise
 from benchmarks.detect_series import panel as simulated
 from catalog.panel import FloatArray, Labels, Panel
+from detectors.drift import coverage
 from detectors.drift.buckets import BUCKETS, Pyramid, fill
 from detectors.drift.judge import Limits
 from detectors.drift.leak import find_leaks
@@ -89,7 +90,7 @@ def _random(rng: np.random.Generator, series: int, points: int) -> Panel:
     )
     starts = np.full_like(values, ORIGIN)
     for row in range(series):
-        begin, length = rng.integers(0, points), rng.integers(1, points // 2)
+        begin, length = rng.integers(0, points), rng.integers(1, points // 2 + 1)
         what = rng.integers(0, 5)
         if what == 0:
             values[row, begin : begin + length] = np.nan
@@ -145,6 +146,27 @@ def test_fed_by_pieces_the_state_raises_what_the_whole_history_raises(
             assert leaks.raised(whole.labels) == _raised(known)
 
 
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), dated=st.booleans(), counts=st.booleans())
+def test_a_glance_at_all_series_says_what_a_look_at_each_says(
+    seed: int, dated: bool, counts: bool
+) -> None:
+    """Who is judged, and why the others are not, with gaps, restarts and quiet nights."""
+    rng = np.random.default_rng(seed)
+    panel = _random(rng, 30, int(rng.integers(2, 400)))
+    if not dated:
+        panel = replace(panel, starts=None)
+        fallen = rng.integers(0, len(panel.times), 30)
+        panel.values[np.arange(len(panel.times)) >= fallen[:, None]] *= 0.3
+    if counts:
+        panel = replace(panel, trials=np.where(rng.random(panel.values.shape) < 0.5, 0.0, 5.0))
+    as_of = float(panel.times[-1]) + 60.0 * float(rng.integers(0, 8))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(coverage, "surely", lambda known, _: np.zeros(len(known.labels), dtype=bool))
+        expected = coverage.coverage(panel, as_of).reasons
+    assert coverage.coverage(panel, as_of).reasons == expected
+
+
 def _fleet(series: int, points: int) -> Panel:
     """Three ranks a server; the first of some servers leak, one series warms up, one is new."""
     rng = np.random.default_rng(201)
@@ -162,30 +184,41 @@ def _fleet(series: int, points: int) -> Panel:
     return replace(base, labels=labels, starts=starts)
 
 
+class _Past:
+    """Knows all series as of one moment."""
+
+    def __init__(self, whole: Panel) -> None:
+        self.whole = whole
+        self.asked = 0
+
+    def fetch(self, labels: Sequence[Labels]) -> None:
+        self.asked += len(labels)
+
+    def has(self, labels: Labels) -> bool:
+        return labels in self.whole.labels
+
+    def panel(self, labels: Sequence[Labels]) -> Panel:
+        return self.whole.rows([self.whole.labels.index(one) for one in labels])
+
+
 @pytest.mark.parametrize("thin", [False, True])
 def test_a_cycle_finds_what_a_judgement_of_the_whole_history_finds(thin: bool) -> None:
     """All of the panel in memory, or its last hour and the rest asked for where it is needed."""
     whole = _fleet(30, 2 * DAY)
     leaks = LiveLeaks(whole.signal, LiveState(60.0, 7 * DAY))
-    asked: list[int] = []
+    past = _Past(whole)
     end = 0
     for later in (900, 1500, 1505, 2 * DAY - 5, 2 * DAY):
-        known = whole.until(float(whole.times[later - 1]))
-
-        def history(labels: Sequence[Labels], known: Panel = known) -> Panel:
-            asked.append(len(labels))
-            return known.rows([known.labels.index(one) for one in labels])
-
+        known = past.whole = whole.until(float(whole.times[later - 1]))
         assert leaks.take(_since(known, max(0, end - 1)))
         end = later
-        shown = _since(known, end - 60) if thin else known
-        expected = find_leaks({known.signal: known}, LIMITS, float(known.times[-1]))
-        found = leaks.find(
-            {known.signal: shown}, LIMITS, float(known.times[-1]), history if thin else None
-        )
+        shown = {known.signal: _since(known, end - 60) if thin else known}
+        as_of = float(known.times[-1])
+        expected = find_leaks({known.signal: known}, LIMITS, as_of)
+        found = leaks.find(shown, LIMITS, as_of, past if thin else None)
         assert [f.to_dict() for f in found] == [f.to_dict() for f in expected], later
     assert sum(f.state == "firing" for f in found) >= 4
-    assert not thin or asked
+    assert not thin or past.asked
 
 
 def _since(panel: Panel, first: int) -> Panel:

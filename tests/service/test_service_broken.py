@@ -53,7 +53,9 @@ class Service:
                     raise self.breaks
         return judge(panels, config)
 
-    def panel(self, signal: Signal, start: float, end: float, step: float) -> Panel:
+    def panel(
+        self, signal: Signal, start: float, end: float, step: float, selector: str = ""
+    ) -> Panel:
         """Return a leak of 1.3 GiB an hour."""
         if self.rubbish:
             raise BadAnswerError(self.rubbish)

@@ -46,7 +46,9 @@ class Store:
 
     panels: Mapping[str, Panel]
 
-    def panel(self, signal: Signal, start: float, end: float, step: float) -> Panel:
+    def panel(
+        self, signal: Signal, start: float, end: float, step: float, selector: str = ""
+    ) -> Panel:
         """Return what there is of *signal* in [start, end]."""
         assert step == STEP
         if signal.name not in self.panels:  # nothing exports it

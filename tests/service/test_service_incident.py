@@ -15,7 +15,7 @@ from catalog.panel import Panel
 from detectors.finding import Finding, finding_id
 from detectors.service.alertmanager import outgoing
 from detectors.service.incident import FALLS_AFTER, Forecast, Incident, advance, held
-from detectors.service.track import CALM, SILENT, Tracked, follow, presence_in
+from detectors.service.track import CALM, SILENT, Presences, Tracked, follow
 
 FRESH = {"host_anon_swap"}
 HOUR = 3600.0
@@ -105,7 +105,7 @@ def test_a_drained_process_is_told_from_a_silent_node(
         tuple({"node": "n1", "rank": name} for name in wide),
     )  # fmt: skip
     finding = leak(0, labels={"node": "n1", "rank": "a"})
-    assert presence_in(panel, finding) == presence
+    assert Presences({finding.signal: panel})(finding) == presence
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_a_host_that_reports_tells_the_last_pod_on_it_from_a_failed_reading(
         for name, values in beside.items() if values is not None
     }  # fmt: skip
     finding = leak(0, labels=dict(gone.labels[0]))
-    assert presence_in(gone, finding, around) == presence
+    assert Presences({**around, gone.signal: gone})(finding) == presence
 
 
 def test_a_silent_node_keeps_its_page_and_a_drained_pod_ends_it() -> None:

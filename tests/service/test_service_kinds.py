@@ -33,7 +33,9 @@ class Store:
 
     panels: Mapping[str, Panel]
 
-    def panel(self, signal: Signal, start: float, end: float, step: float) -> Panel:
+    def panel(
+        self, signal: Signal, start: float, end: float, step: float, selector: str = ""
+    ) -> Panel:
         """Return what there is of *signal*; nothing exports the others."""
         if signal.name not in self.panels:
             return Panel(signal.name, np.zeros(0), np.zeros((0, 0)), ())

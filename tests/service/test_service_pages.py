@@ -46,7 +46,9 @@ class Fleet:
         self.away = False
         self.now = NOW
 
-    def panel(self, signal: Signal, start: float, end: float, step: float) -> Panel:
+    def panel(
+        self, signal: Signal, start: float, end: float, step: float, selector: str = ""
+    ) -> Panel:
         """Return what was put in, on the grid."""
         if self.away:
             raise UnreachableError("http://prom:9090: connection refused; is it running?")
@@ -448,7 +450,9 @@ def test_a_falling_ratio_is_told_in_points_against_its_floor(tmp_path: Path) -> 
     place = {k: v for k, v in PLACE.items() if k not in {"server", "node"}}
 
     class Counts(Fleet):
-        def panel(self, signal: Signal, start: float, end: float, step: float) -> Panel:
+        def panel(
+            self, signal: Signal, start: float, end: float, step: float, selector: str = ""
+        ) -> Panel:
             """Return counts where the signal has them."""
             made = super().panel(signal, start, end, step)
             trials = np.full_like(made.values, 10_000.0) if signal.counts else None
