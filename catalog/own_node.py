@@ -89,7 +89,7 @@ HOST: Final[tuple[Metric, ...]] = (
     ours("host", "host_swap_total_bytes", "bytes", "Swap space."),
     ours("host", "host_swap_used_bytes", "bytes", "Swap space in use."),
     ours("host", "host_huge_pages_total_bytes", "bytes",
-         "Memory set aside as huge pages of the default size.",
+         "Memory set aside as huge pages, of all sizes.",
          traps="Counted as used, whether or not anybody uses them."),
     ours("host", "host_huge_pages_free_bytes", "bytes", "Huge pages that nobody uses."),
     ours("host", "host_oom_kills_total", "count",
@@ -138,7 +138,7 @@ HOST: Final[tuple[Metric, ...]] = (
           "What a PCIe link could carry: the least of device and slot.", "device", "kind"),
     _host("pcie_acs_redirect", "count",
           "Whether a port above the device sends its traffic to other devices through the root "
-          "(ACS): 1 or 0.", "device", "kind",
+          "(ACS): 1 or 0; of a switch's ports if it is behind one.", "device", "kind",
           traps="Absent without CAP_SYS_ADMIN. Seldom the cause of anything: switching "
                 "it off changed no speed where it was tried."),
 )  # fmt: skip

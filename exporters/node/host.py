@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import partial
 from typing import Final
@@ -10,6 +11,8 @@ from exporters.look import Look, Result, Task
 from exporters.node import names as node
 from exporters.node import proc
 
+MAX_SIZES: Final = 32
+_SIZE = re.compile(r"hugepages-([0-9]{1,12})kB")
 _AS_THEY_ARE: Final = {"Shmem": "memory_shmem_bytes", "AnonPages": "memory_anonymous_bytes",
                        "SwapTotal": "swap_total_bytes"}  # fmt: skip
 _HUGE: Final = {"HugePages_Total": "huge_pages_total_bytes",
@@ -22,7 +25,7 @@ def tasks(look: Look) -> Mapping[str, Task]:
 
 
 def collect(look: Look) -> Result:
-    """Read /proc/meminfo and /proc/vmstat.
+    """Read /proc/meminfo and /proc/vmstat, and huge pages of all sizes from /sys.
 
     Raises:
         OSError: Memory can't be read.
@@ -32,7 +35,7 @@ def collect(look: Look) -> Result:
     if "MemTotal" not in memory or "MemAvailable" not in memory:
         raise ValueError("/proc/meminfo has no MemTotal or no MemAvailable")
     result = Result()
-    for name, value in {**_memory(memory), **_kills(look)}.items():
+    for name, value in {**_memory(memory), **_huge_pages(look), **_kills(look)}.items():
         result.families.add(f"leadline_host_{name}", node.place(look), value)
     return result
 
@@ -47,10 +50,29 @@ def _memory(memory: Mapping[str, int]) -> dict[str, float]:
     found |= {ours: memory[name] for name, ours in _AS_THEY_ARE.items() if name in memory}
     if "SwapTotal" in memory and "SwapFree" in memory:
         found["swap_used_bytes"] = memory["SwapTotal"] - memory["SwapFree"]
-    size = memory.get("Hugepagesize", 0)
+    size = memory.get("Hugepagesize", 0)  # the default one: what follows has all, where it is there
     if size:
         found |= {ours: memory[name] * size for name, ours in _HUGE.items() if name in memory}
     return found
+
+
+def _huge_pages(look: Look) -> dict[str, float]:
+    """Return huge pages of all sizes; none where /sys doesn't tell."""
+    root = look.sys / "kernel" / "mm" / "hugepages"
+    total = free = 0
+    told = False
+    for name in node.entries(root, MAX_SIZES):
+        match = _SIZE.fullmatch(name)
+        if match is None:
+            continue
+        size = int(match[1]) * proc.KIB
+        try:
+            total += proc.one(root / name / "nr_hugepages") * size
+            free += proc.one(root / name / "free_hugepages") * size
+        except OSError:
+            return {}
+        told = True
+    return {"huge_pages_total_bytes": total, "huge_pages_free_bytes": free} if told else {}
 
 
 def _kills(look: Look) -> dict[str, float]:

@@ -18,6 +18,7 @@ from exporters.node import names as node
 from exporters.node import proc
 
 MAX_PORTS: Final = 32
+MAX_DEVICES: Final = 4096
 _WORD: Final = 4  # the data counters count words of four bytes
 _GIGABIT: Final = 1e9 / 8
 _RATE = re.compile(rb"([0-9]{1,5}(?:\.[0-9]{1,3})?) Gb/sec")
@@ -36,7 +37,8 @@ HARDWARE: Final = (
     "out_of_buffer", "out_of_sequence", "packet_seq_err", "local_ack_timeout_err",
     "rnr_nak_retry_err", "duplicate_request", "rx_icrc_encapsulated", "req_cqe_error",
     "resp_cqe_error", "req_remote_access_errors", "resp_local_length_error", "implied_nak_seq_err",
-    "roce_slow_restart", "roce_adp_retrans",
+    "roce_slow_restart", "roce_adp_retrans", "roce_adp_retrans_to", "resp_remote_access_errors",
+    "req_remote_invalid_request", "req_transport_retries_exceeded",
 )  # fmt: skip
 """Of `hw_counters`, as mlx5 has them; other drivers have some of them."""
 CONGESTION: Final = ("np_cnp_sent", "rp_cnp_handled", "np_ecn_marked_roce_packets")
@@ -65,7 +67,10 @@ def collect(look: Look) -> Result:
 
 
 def _ports(root: Path) -> Iterator[tuple[str, str, Path]]:
-    for device in node.entries(root, MAX_PORTS + 1):
+    devices = node.entries(root, MAX_DEVICES)
+    # Virtual functions, of which there may be hundreds, after the adapters that they are of.
+    devices.sort(key=lambda device: (root / device / "device" / "physfn").exists())
+    for device in devices:
         for port in node.entries(root / device / "ports", MAX_PORTS + 1):
             if port.isdecimal():
                 yield device, port, root / device / "ports" / port

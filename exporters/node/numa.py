@@ -31,7 +31,7 @@ def tasks(look: Look) -> Mapping[str, Task]:
 
 
 def collect(look: Look) -> Result:
-    """Read the NUMA nodes; a kernel without NUMA has none.
+    """Read the NUMA nodes; a kernel without NUMA has none, and one that goes meanwhile is left out.
 
     Raises:
         OSError: A node is there and can't be read.
@@ -46,7 +46,10 @@ def collect(look: Look) -> Result:
 
 
 def _add(folder: Path, labels: Mapping[str, str], families: Families) -> None:
-    memory = proc.rows(proc.read(folder / "meminfo"), prefix=2)  # after `Node 0`
+    try:
+        memory = proc.rows(proc.read(folder / "meminfo"), prefix=2)  # after `Node 0`
+    except FileNotFoundError:
+        return
     for name, ours in _MEMORY.items():
         if name in memory:
             families.add(f"leadline_numa_{ours}", labels, memory[name])

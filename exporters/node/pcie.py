@@ -26,6 +26,9 @@ _SPEED = re.compile(rb"([0-9]{1,3}(?:\.[0-9])?) GT/s")
 _KINDS: Final = {"0x02": "network", "0x0300": "gpu", "0x0302": "gpu", "0x1200": "gpu"}
 _GPU_MAKERS: Final = ("0x10de", "0x1002")
 MAX_LANES: Final = 32
+_CAPABILITIES: Final = 0x34  # in the configuration space: where the first one is
+_EXPRESS: Final = 0x10
+_DOWNSTREAM: Final = 0x6  # type of a port: of a switch, towards devices
 _EXTENDED: Final = 0x100
 _ACS: Final = 0x0D
 _REDIRECTS: Final = 0b11100  # request redirect, completion redirect, upstream forwarding
@@ -109,8 +112,12 @@ class Pcie:
         return found
 
     def _acs(self, folder: Path) -> bool | None:
-        """Tell whether a port above the device redirects what devices send each other."""
-        told = []
+        """Tell whether a port above the device redirects what devices send each other.
+
+        What two devices below one switch send each other meets the switch's downstream ports and
+        no root port: that one is asked only where there is no switch.
+        """
+        told: dict[bool, list[bool]] = {True: [], False: []}
         for above in folder.resolve().parents:
             if not _ADDRESS.fullmatch(above.name):
                 break
@@ -121,8 +128,10 @@ class Pcie:
             if len(config) <= _EXTENDED:
                 self._absent.say("state of PCIe access control (ACS)", "needs CAP_SYS_ADMIN")
                 return None
-            told.append(bool((acs_control(config) or 0) & _REDIRECTS))
-        return any(told) if told else None
+            switch = port_type(config) == _DOWNSTREAM
+            told[switch].append(bool((acs_control(config) or 0) & _REDIRECTS))
+        ports = told[True] or told[False]
+        return any(ports) if ports else None
 
 
 def link(folder: Path, which: str) -> Link | None:
@@ -136,6 +145,18 @@ def link(folder: Path, which: str) -> Link | None:
     if speed is None or float(speed[1]) <= 0 or not 0 < lanes <= MAX_LANES:
         return None
     return Link(float(speed[1]), lanes)
+
+
+def port_type(config: bytes) -> int | None:
+    """Return what kind of port or device a configuration space is of; None if it isn't PCIe's."""
+    at = config[_CAPABILITIES] & 0xFC if len(config) > _CAPABILITIES else 0
+    for _ in range(48):
+        if not 0x40 <= at <= len(config) - 4:
+            return None
+        if config[at] == _EXPRESS:
+            return config[at + 2] >> 4
+        at = config[at + 1] & 0xFC
+    return None
 
 
 def acs_control(config: bytes) -> int | None:
