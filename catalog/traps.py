@@ -79,7 +79,8 @@ POOLS: Final[tuple[Trap, ...]] = (
          ("kv_usage",), "alerts/serving.yml"),
     Trap("Usage is not what is cached", "Blocks that could be evicted count as free, and an "
          "offload tier's usage is what transfers pin.", "No signal reads a tier's usage; "
-         "`restore_bytes_rate` tells what it does.", ("kv_usage", "restore_bytes_rate")),
+         "`restore_bytes_rate` tells what it does.", ("kv_usage", "restore_bytes_rate"),
+         _TRAPS + "test_no_signal_reads_what_is_not_what_its_name_says"),
 )  # fmt: skip
 
 NUMBERS: Final[tuple[Trap, ...]] = (
@@ -101,7 +102,8 @@ NUMBERS: Final[tuple[Trap, ...]] = (
     Trap("ITL is of steps", "One observation covers all tokens that a step brought: one to k+1 "
          "with speculative decoding; prompts in the same batch lengthen it.",
          "Called time between steps everywhere; TPOT is the one per token. Compare it at equal "
-         "`tokens_per_step`.", ("itl_mean", "tokens_per_step")),
+         "`tokens_per_step`.", ("itl_mean", "tokens_per_step"),
+         _TRAPS + "test_time_between_steps_is_not_time_per_token"),
     Trap("0.11's time per output token", "`time_per_output_token_seconds` is today's ITL, not "
          "TPOT, and stands beside it.", "An older name of ITL: read where the new one is absent.",
          ("itl_mean", "itl_p99"), _VERSIONS + "test_a_signal_is_what_the_work_comes_to"),
@@ -112,7 +114,8 @@ NUMBERS: Final[tuple[Trap, ...]] = (
     Trap("A quantile below the buckets", "End-to-end, queue, prefill and decode times have no "
          "bound below 0.3 s, ITL and TPOT none below 10 ms: below it is a straight line from zero.",
          "No signal is a quantile of the former; means are for drifts. Read a TPOT quantile under "
-         "10 ms as \"under 10 ms\".", ("queue_mean", "e2e_mean")),
+         "10 ms as \"under 10 ms\".", ("queue_mean", "e2e_mean"),
+         _TRAPS + "test_times_below_the_lowest_bound_are_means"),
     Trap("Buckets of one's own", "`--custom-histogram-buckets` (0.32) changes bounds, and servers "
          "of one pool may differ: bound by bound they can't be added up.",
          "No bound is assumed. The board of one pool counts the bounds that only some have.",
@@ -125,7 +128,7 @@ NUMBERS: Final[tuple[Trap, ...]] = (
          _VERSIONS + "test_a_signal_is_what_the_work_comes_to"),
     Trap("Garbage with status 200", "A failed load of KV may still be answered, wrongly.",
          "Metrics of vLLM can't tell: reads after expiry page at once, and a probe with known "
-         "answers sees the rest.", ("reads_after_expiry_rate",)),
+         "answers sees the rest.", ("reads_after_expiry_rate",), "alerts/transfer.yml"),
     Trap("Nothing over nothing", "A window without drafts, prompts or requests is 0/0.",
          "No data, neither zero nor NaN.", ("acceptance_ratio", "prefix_hit_ratio"),
          _VERSIONS + "test_nothing_over_nothing_is_no_data"),
@@ -138,15 +141,17 @@ NUMBERS: Final[tuple[Trap, ...]] = (
          _TRAPS + "test_no_signal_adds_failures_that_hold_one_another"),
     Trap("Observations of ranks", "NIXL observes once a transfer and rank: its count is not of "
          "requests, and transfers overlap.", "Bytes by the second, and means of transfers; no "
-         "request is counted by it.", ("transfer_time_mean", "transfer_bytes_rate")),
+         "request is counted by it.", ("transfer_time_mean", "transfer_bytes_rate"),
+         _TRAPS + "test_transfers_of_ranks_count_no_request"),
     Trap("Hits counted too early", "Hits and external tokens count at admission, even if the load "
          "fails later.", "Read beside `transfer_failures_rate`.", ("external_hit_ratio",)),
     Trap("Estimates that stand at zero", "FLOP and byte counters are there at zero where "
-         "`--enable-mfu-metrics` is off.", "No signal reads them."),
+         "`--enable-mfu-metrics` is off.", "No signal reads them.", (),
+         _TRAPS + "test_no_signal_reads_what_is_not_what_its_name_says"),
     Trap("Leases of two lengths", "Prefill keeps KV for decode 480 s up to 0.18, and 30 s with a "
          "heartbeat from 0.26 on; an idle prefill reaps none up to 0.18.",
          "Expired leases are counted over 15 minutes, longer than both.",
-         ("leases_expired_rate",)),
+         ("leases_expired_rate",), "alerts/transfer.yml"),
 )  # fmt: skip
 
 SERIES: Final[tuple[Trap, ...]] = (
@@ -178,6 +183,12 @@ SERIES: Final[tuple[Trap, ...]] = (
          "that is full, and a page may lose one.",
          "Gauges are kept by engine; `engines_missing` counts those that fell silent.",
          ("kv_usage", "engines_missing"), _TRAPS + "test_a_rank_that_fell_silent_is_missing"),
+    Trap("Ranks taken away", "Elastic expert parallelism takes ranks away on purpose. Behind one "
+         "server their series stay with the last values; a server that was one ends, and while "
+         "the rest scales all of them answer 503.",
+         "Gauges that stand still are unknown; `LeadlineRankMissing` misses a rank below the "
+         "highest that is there, and none above it.", ("kv_usage", "gauges_frozen"),
+         _TRAPS + "test_a_rank_that_was_taken_away_leaves_nothing_behind"),
     Trap("Memory of the wrong process", "`process_resident_memory_bytes` is of the API server; "
          "leaks are in EngineCore and workers.", "No signal reads it: our exporter measures every "
          "process.", ("host_anon_swap",),
@@ -206,7 +217,7 @@ SERIES: Final[tuple[Trap, ...]] = (
     Trap("A counter that ends a server", "In 0.18 a negative step of `prompt_tokens_by_source` "
          "could end the output handler: the server is up and answers nothing.",
          "Rates fall to zero while requests run: `gauges_frozen`; upgrade to 0.26.",
-         ("gauges_frozen",)),
+         ("gauges_frozen",), _TRAPS + "test_an_engine_that_stands_still_is_told"),
 )  # fmt: skip
 
 TRAPS: Final[dict[str, tuple[Trap, ...]]] = {

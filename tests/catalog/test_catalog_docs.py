@@ -41,4 +41,4 @@ def test_every_trap_has_a_test_that_is_there_or_says_what_to_do() -> None:
             text = (tests / file).read_text(encoding="utf-8")
             assert not name or f"\ndef {name}(" in text, trap.test
     # Those that only a reader can guard against are few, and grow by decision alone.
-    assert sum(not trap.test for trap in traps) <= 12
+    assert sum(not trap.test for trap in traps) <= 4

@@ -27,6 +27,7 @@ AT = T0 + 60 * (MINUTES - 1)
 Values = Sequence[float | None]
 
 TTFT = "vllm:time_to_first_token_seconds"
+ITL = "vllm:inter_token_latency_seconds"
 TPOT = "vllm:request_time_per_output_token_seconds"
 QUEUE = "vllm:request_queue_time_seconds"
 TOKENS = "vllm:generation_tokens_total"
@@ -134,6 +135,47 @@ def hits() -> Fleet:
         series = {asked: up(100), found: up(hit), **more}
         fleet.server("p", "prefill", series, deployment=deployment)
         fleet.server("d", "decode", {asked: up(100), found: up(100)}, deployment=deployment)
+    return fleet
+
+
+def drafts() -> Fleet:
+    """A decode engine whose steps bring two and a half tokens each, and one without drafts."""
+    fleet = Fleet("drafts")
+    steps = "vllm:iteration_tokens_total"
+    for server, itl, tokens in (("mtp", 18, 1500), ("plain", 7.2, 600)):
+        fleet.server(server, "decode", {
+            **histogram(ITL, up(itl), up(600)), **histogram(TPOT, up(0.36), up(30)),
+            **histogram(steps, up(tokens), up(600)), TOKENS: up(tokens),
+        }, deployment=server)  # fmt: skip
+    return fleet
+
+
+def low() -> Fleet:
+    """Prefill on which each request waits 30 microseconds: far below the lowest bound."""
+    fleet = Fleet("low")
+    waits = histogram(QUEUE, up(0.0018), up(60), {"0.3": up(60)})
+    fleet.server("p", "prefill", {**waits, TOKENS: up(60)})
+    return fleet
+
+
+def sharded() -> Fleet:
+    """Decode on four tensor-parallel ranks: each request is four transfers."""
+    fleet = Fleet("sharded")
+    moved = histogram("vllm:nixl_bytes_transferred", up(240e6), up(240))
+    took = histogram("vllm:nixl_xfer_time_seconds", up(2.4), up(240))
+    done = {"vllm:request_success_total{finished_reason=stop}": up(60)}
+    fleet.server("d", "decode", {**moved, **took, **done})
+    return fleet
+
+
+def taken() -> Fleet:
+    """A server of four elastic ranks of which one was taken away: its last values stay."""
+    fleet = Fleet("taken")
+    for engine in ("0", "1", "2"):
+        work = {TOKENS: up(600), **queue(running=5, waiting=0, usage=at(0.5))}
+        fleet.server("e", "decode", work, engine=engine)
+    gone = {TOKENS: at(9e5), **queue(running=0, waiting=0, usage=at(0.9))}
+    fleet.server("e", "decode", gone, engine="3")
     return fleet
 
 
@@ -246,7 +288,10 @@ def lazy() -> Fleet:
     return fleet
 
 
-FLEETS = (frozen, waits, hits, disguised, corrupt, resets, bounds, processes, ranks, lazy)
+FLEETS = (
+    frozen, waits, hits, drafts, low, sharded, taken, disguised, corrupt, resets, bounds, processes,
+    ranks, lazy,
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -391,6 +436,65 @@ def test_a_counter_born_with_its_first_event_counts_it(fleets: Server) -> None:
     expr = promql.events(born, METRICS[RUNNING], LEVELS["server"], "5m")
     assert ask(fleets, "lazy", expr, "server") == {"born": 4}
     assert ask(fleets, "lazy", f"increase({born.name}[5m])", "server")["born"] == 0
+
+
+def test_time_between_steps_is_not_time_per_token(fleets: Server) -> None:
+    """With drafts a step takes longer and brings more; per token both engines are equal."""
+    for name, told in (
+        ("itl_mean", {"mtp": 0.03, "plain": 0.012}), ("tpot_mean", {"mtp": 0.012, "plain": 0.012}),
+        ("tokens_per_step", {"mtp": 2.5, "plain": 1}),
+    ):  # fmt: skip
+        assert read(fleets, "drafts", name, "deployment") == pytest.approx(told), name
+    for signal in SIGNALS.values():
+        if ITL in {metric.name for metric in signal.metrics}:
+            assert "steps" in signal.title, signal.name
+
+
+def test_times_below_the_lowest_bound_are_means(fleets: Server) -> None:
+    """The median of waits of 30 microseconds reads 150 ms: no signal is such a quantile."""
+    assert read(fleets, "low", "queue_mean", "pool") == pytest.approx({"prefill": 30e-6})
+    bare = f"histogram_quantile(0.5, sum by (cluster, le) (rate({QUEUE}_bucket[5m])))"
+    assert ask(fleets, "low", bare, "cluster") == pytest.approx({"low": 0.15})
+    coarse = {m.name for m in VLLM if m.bounds and m.bounds[0] == 0.3}
+    assert QUEUE in coarse
+    for signal in SIGNALS.values():
+        if "histogram_quantile" in signal.expr:
+            assert not coarse & {metric.name for metric in signal.metrics}, signal.name
+
+
+def test_transfers_of_ranks_count_no_request(fleets: Server) -> None:
+    """Bytes and the time of a transfer are right; the count of transfers is nobody's rate."""
+    assert read(fleets, "sharded", "transfer_bytes_rate", "pool") == pytest.approx({"decode": 4e6})
+    assert read(fleets, "sharded", "transfer_time_mean", "pool") == pytest.approx({"decode": 0.01})
+    assert read(fleets, "sharded", "request_rate", "pool") == pytest.approx({"decode": 1})
+    for signal in SIGNALS.values():
+        for metric in signal.metrics:
+            if metric.name.startswith("vllm:nixl_") and f"{metric.name}_count" in signal.expr:
+                assert f"{metric.name}_sum" in signal.expr, signal.name
+
+
+def test_a_rank_that_was_taken_away_leaves_nothing_behind(fleets: Server) -> None:
+    """Elastic scaling leaves its series on the page for ever, with the last values."""
+    usage = read(fleets, "taken", "kv_usage", "engine")
+    assert usage == {"0": 0.5, "1": 0.5, "2": 0.5}
+    running = read(fleets, "taken", "requests_running", "engine")
+    assert running == {"0": 5, "1": 5, "2": 5, "3": 0}
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("vllm:kv_offload_cpu_cache_usage_perc", "vllm:simple_kv_offload_used_blocks"),
+        ("vllm:estimated_flops_per_gpu_total", "vllm:estimated_read_bytes_per_gpu_total",
+         "vllm:estimated_write_bytes_per_gpu_total"),
+    ],
+)  # fmt: skip
+def test_no_signal_reads_what_is_not_what_its_name_says(names: tuple[str, ...]) -> None:
+    """A tier's usage is what transfers pin; estimates stand at zero without their flag."""
+    for name in names:
+        assert name in METRICS
+        for signal in SIGNALS.values():
+            assert name not in signal.expr, signal.name
 
 
 def test_no_signal_adds_up_what_pools_both_count() -> None:
