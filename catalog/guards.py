@@ -78,20 +78,22 @@ def presence(metric: Metric, info: Metric) -> str:
 
     Args:
         metric: What may be absent.
-        info: One series a server, with its `kv_connector` and `kv_role`.
+        info: One series a server, with its `kv_connectors` and `kv_role`.
     """
     by = ", ".join(LEVELS["server"])
     gate = metric.gate
-    wanted = [f'kv_connector=~"{"|".join(gate.connectors)}"'] if gate.connectors else []
+    within = f'kv_connectors=~"(.+[+])?({"|".join(gate.connectors)})([+].+)?"'
+    wanted = [within] if gate.connectors else []
     wanted += [f'kv_role=~"{"|".join(gate.roles)}"'] if gate.roles else []
     opened = "unknown" if gate.flag else "lazy" if metric.lazy else "missing"
-    # Which connectors a MultiConnector holds, its name doesn't say.
+    # A server that has a connector and does not tell which ones it comes to.
     steps = [
         ("present", " or ".join((metric.exposed[-1], *metric.former))),
         (opened, f"{info.name}{{{', '.join(wanted)}}}" if wanted else info.name),
-        ("unknown", f'{info.name}{{kv_connector="MultiConnector"}}'),
+        ("unknown", f'{info.name}{{kv_connectors=~".*other.*"}} or '
+                    f'{info.name}{{kv_connector!="", kv_connectors=""}}'),
         ("disabled", info.name),
-    ]
+    ]  # fmt: skip
     return f" or on ({by}) ".join(
         f'label_replace(max by ({by}) ({expr}), "state", "{state}", "", "")'
         for state, expr in steps

@@ -8,7 +8,7 @@ from catalog.labels import LEVELS
 from catalog.metric import Metric
 
 SETTINGS: Final = (
-    "kv_role", "kv_connector", "kv_buffer_device", "vllm_version",
+    "kv_role", "kv_connector", "kv_connectors", "kv_buffer_device", "vllm_version",
     "tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel", "dcp",
     "load_balancing", "data_parallel_local", "elastic_ep", "api_servers",
     "spec_method", "spec_tokens", "tool_parser", "reasoning_parser",
@@ -26,7 +26,8 @@ _PEER: Final = ("cluster", "namespace", "deployment", "pool", "server", "kind")
 TARGETS: Final[tuple[Metric, ...]] = (
     Metric("leadline_instance_info", "gauge", "count",
            "One per vLLM server: how it is set up; always 1.", (*_INSTANCE, *SETTINGS),
-           traps=("A label that is absent is not known, since the command line leaves the choice "
+           traps=("`kv_connectors` has those inside a MultiConnector, joined by `+`.",
+                  "A label that is absent is not known, since the command line leaves the choice "
                   "to vLLM and its page doesn't say; it is not the same as off.",
                   "`arguments` is a hash of all settings without keys, addresses, ports and ranks: "
                   "equal for servers that are set up alike.")),

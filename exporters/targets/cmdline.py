@@ -31,7 +31,6 @@ _KINDS: Final[dict[str, ProcessKind]] = {
 _TITLE = re.compile(rf"[^/\s]{{0,64}}?::({'|'.join(_KINDS)})(?:_([A-Za-z0-9_]{{1,64}}))?")
 # Only these go out as labels: anything may stand on a command line, a key too.
 _KV_ROLES: Final = ("kv_producer", "kv_consumer", "kv_both")
-_CONNECTOR = re.compile(r"[A-Za-z0-9_.]{1,64}")
 DEFAULT_PORT: Final = 8000
 _OFF: Final = ("", "0", "false", "False")
 
@@ -185,7 +184,9 @@ def _port(given: Options) -> int:
 def _connector(given: Options, kv: Mapping[str, object] | None) -> str | None:
     name = str((kv or {}).get("kv_connector") or "")
     if name:
-        return name if _CONNECTOR.fullmatch(name) else None  # by a name that we don't pass on
+        return (
+            name if settings.CONNECTOR.fullmatch(name) else None
+        )  # by a name that we don't pass on
     # Said elsewhere, or in a form that we can't read.
     return "" if given.whole and "kv-transfer-config" not in given else None
 

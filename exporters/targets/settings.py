@@ -19,6 +19,8 @@ from exporters.targets.arguments import Options, size
 OTHER: Final = "other"
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}(?:-[a-z]{1,16}){0,2}")
 _FRACTION = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,6})?")
+CONNECTOR = re.compile(r"[A-Za-z0-9_.]{1,64}")
+MAX_CONNECTORS: Final = 8
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@+-]{0,254}")
 
 ENVIRONMENT: Final = frozenset(
@@ -115,7 +117,27 @@ def settings(given: Options, environ: Mapping[str, str]) -> dict[str, str]:
     found["attention_backend"] = _attention_backend(given, environ)
     kv = given.table("kv-transfer-config") or {}
     found["kv_buffer_device"] = word(kv.get("kv_buffer_device"))
+    found["kv_connectors"] = "+".join(_connectors(given, environ))
     return {label: value for label, value in found.items() if value}
+
+
+def _connectors(given: Options, environ: Mapping[str, str]) -> list[str]:
+    """Return what moves KV, each by its name: of a MultiConnector those inside it.
+
+    The size of an offload tier sets a connector by itself, in place of any other.
+    """
+    if given.text("kv-offloading-size") not in ("", "None"):
+        backend = word(given.text("kv-offloading-backend")) or "native"
+        simple = environ.get("VLLM_USE_SIMPLE_KV_OFFLOAD", "0") not in ("", "0")
+        native = "SimpleCPUOffloadConnector" if simple else "OffloadingConnector"
+        return [native if backend == "native" else backend]
+    kv = given.table("kv-transfer-config") or {}
+    extra = kv.get("kv_connector_extra_config")
+    inner = extra.get("connectors") if isinstance(extra, Mapping) else None
+    if kv.get("kv_connector") != "MultiConnector" or not isinstance(inner, list):
+        inner = [kv] if kv.get("kv_connector") else []
+    names = [str(one.get("kv_connector")) for one in inner if isinstance(one, Mapping)]
+    return [name if CONNECTOR.fullmatch(name) else OTHER for name in names[:MAX_CONNECTORS]]
 
 
 def _speculation(given: Options) -> dict[str, str]:

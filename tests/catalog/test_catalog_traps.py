@@ -274,10 +274,13 @@ def lazy() -> Fleet:
     for server, connector, more in (
         ("used", "OffloadingConnector", {loaded: up(1e6)}),
         ("unused", "OffloadingConnector", {}),
-        ("inside", "MultiConnector", {}),
+        ("inside", "NixlConnector+OffloadingConnector", {}),
         ("none", "NixlConnector", {}),
+        ("foreigner", "NixlConnector+other", {}),
+        ("untold", "", {}),
     ):
-        info = f"leadline_instance_info{{kv_connector={connector},kv_role=kv_both,node=n}}"
+        info = (f"leadline_instance_info{{kv_connector=MultiConnector,kv_connectors={connector},"
+                "kv_role=kv_both,node=n}")  # fmt: skip
         fleet.server(server, "prefill", {info: at(1), RUNNING: at(0), **more})
     fleet.server("foreign", "prefill", {RUNNING: at(0)})
     born = "vllm:nixl_num_kv_expired_reqs_total"
@@ -420,7 +423,8 @@ def test_absence_is_told_as_lazy_disabled_or_unknown(fleets: Server) -> None:
     """By the server's setup; a server that nobody described has no state."""
     info = METRICS["leadline_instance_info"]
     expr = guards.presence(METRICS["vllm:kv_offload_load_bytes_total"], info)
-    states = {"used/present", "unused/lazy", "inside/unknown", "none/disabled"}
+    states = {"used/present", "unused/lazy", "inside/lazy", "none/disabled", "foreigner/unknown",
+              "untold/unknown"}  # fmt: skip
     assert set(ask(fleets, "lazy", expr, "server", "state")) == states
     flagged = guards.presence(METRICS["vllm:lora_requests_info"], info)
     found = ask(fleets, "lazy", flagged, "server", "state")

@@ -39,6 +39,11 @@ def launched(*arguments: str, environ: Mapping[str, str] | None = None) -> Launc
     return found
 
 
+INNER = '"kv_connector_extra_config":{"connectors":[%s]}'
+NIXL = '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'
+OFFLOAD = NIXL.replace("NixlConnector", "Off")
+
+
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
@@ -51,6 +56,15 @@ def launched(*arguments: str, environ: Mapping[str, str] | None = None) -> Launc
          {"enable_prefix_caching": "false", "enforce_eager": "true", "cudagraph_mode": "NONE"}),
         ('m --speculative-config {"method":"mtp","num_speculative_tokens":3}',
          {"spec_method": "mtp", "spec_tokens": "3"}),
+        # Tiers beside the transfer: by name, foreign text is none of ours to pass on.
+        ('m --kv-transfer-config {"kv_connector":"MultiConnector",' + INNER % f"{NIXL},{OFFLOAD}"
+         + "}", {"kv_connectors": "NixlConnector+Off"}),
+        ('m --kv-transfer-config {"kv_connector":"MultiConnector",'
+         + INNER % '{"kv_connector":"a/b"},7' + "}", {"kv_connectors": "other"}),
+        ('m --kv-transfer-config {"kv_connector":"NixlConnector"}',
+         {"kv_connectors": "NixlConnector"}),
+        ("m --kv-offloading-size 100", {"kv_connectors": "OffloadingConnector"}),
+        ("m --kv-offloading-size 9 --kv-offloading-backend lmcache", {"kv_connectors": "lmcache"}),
         ("m --speculative-config.method eagle3 --speculative_config.num_speculative_tokens=2",
          {"spec_method": "eagle3", "spec_tokens": "2"}),
         ("m -sc.method mtp -sc.num_speculative_tokens 1",
@@ -376,7 +390,8 @@ def test_the_recorded_pair_says_how_it_is_set_up(
         )
         (prefill, _), (decode, _) = page["leadline_instance_info"]
         assert decode | {
-            "kv_role": "kv_consumer", "kv_connector": "NixlConnector", "kv_buffer_device": "cpu",
+            "kv_role": "kv_consumer", "kv_connector": "NixlConnector",
+            "kv_connectors": "NixlConnector", "kv_buffer_device": "cpu",
             "vllm_version": "0.32.0+cpu", "spec_method": "ngram", "spec_tokens": "3",
             "tensor_parallel": "1", "dcp": "1", "max_model_len": "2048", "dtype": "bfloat16",
             "enforce_eager": "true", "cudagraph_mode": "NONE", "block_size": "128",
