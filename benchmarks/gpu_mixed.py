@@ -1,7 +1,8 @@
 """NVML's binding with more GPUs than a machine has: its own, then ones that answer from a record.
 
 A machine without a driver has replayed ones alone. Calls go by what they are asked about: a handle
-of a real GPU goes to the driver as it is, one of a replayed GPU to the record.
+of a real GPU goes to the driver as it is, one of a replayed GPU to the record. Samples and sets of
+events come from the driver for all, so that real GPUs are asked as without a record.
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ import ctypes
 import importlib.machinery
 import importlib.util
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 from benchmarks.gpu_record import Replayer
 
 _NAME: Final = "pynvml_of_the_driver"
-_SAMPLES: Final = ("nvmlGpmSampleGet", "nvmlGpmSampleFree", "nvmlGpmMetricsGet")
+# Where a sample or a set of events is first used for a GPU, and where it is asked about.
+_USED: Final = ("nvmlGpmSampleGet", "nvmlDeviceRegisterEvents")
+_ASKED: Final = ("nvmlGpmMetricsGet", "nvmlEventSetWait_v2")
 
 
 class Replayed:
@@ -45,7 +48,7 @@ class Mixed:
         names = (name for name in dir(real) if name.startswith("NVMLError"))
         self._record = Replayer(answers, {name: getattr(real, name) for name in names})
         self._real = count(real)
-        self._samples: set[int] = set()
+        self._theirs: set[int] = set()
 
     def nvmlDeviceGetCount(self) -> int:  # noqa: N802 - NVML's
         """Return how many GPUs there are."""
@@ -70,28 +73,19 @@ class Mixed:
 
         def call(*arguments: Any) -> Any:
             replayed = any(isinstance(a, Replayed) for a in arguments)
-            if name in _SAMPLES:
-                replayed = self._sampled(name, arguments, replayed=replayed)
+            if name in _USED:
+                mark = self._theirs.add if replayed else self._theirs.discard
+                mark(_address(arguments[-1]))
+            elif name in _ASKED:
+                about = getattr(arguments[0], "sample1", arguments[0])
+                replayed = _address(about) in self._theirs
             return getattr(self._record if replayed else self._library, name)(*arguments)
 
         return call
 
-    def _sampled(self, name: str, arguments: Sequence[Any], *, replayed: bool) -> bool:
-        """Tell whether a call about samples is about those of a replayed GPU.
 
-        Samples come from the driver for all, so that real GPUs are asked as without a record.
-        """
-        if name == "nvmlGpmSampleGet":
-            at = _address(arguments[1])
-            (self._samples.add if replayed else self._samples.discard)(at)
-            return replayed
-        if name == "nvmlGpmSampleFree":
-            return False
-        return _address(arguments[0].sample1) in self._samples
-
-
-def _address(sample: Any) -> int:
-    return ctypes.cast(sample, ctypes.c_void_p).value or 0
+def _address(pointer: Any) -> int:
+    return ctypes.cast(pointer, ctypes.c_void_p).value or 0
 
 
 def count(library: Any) -> int:

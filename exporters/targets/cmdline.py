@@ -183,10 +183,8 @@ def _port(given: Options) -> int:
 
 def _connector(given: Options, kv: Mapping[str, object] | None) -> str | None:
     name = str((kv or {}).get("kv_connector") or "")
-    if name:
-        return (
-            name if settings.CONNECTOR.fullmatch(name) else None
-        )  # by a name that we don't pass on
+    if name:  # by one that we don't pass on it is not known
+        return name if settings.CONNECTOR.fullmatch(name) else None
     # Said elsewhere, or in a form that we can't read.
     return "" if given.whole and "kv-transfer-config" not in given else None
 

@@ -60,6 +60,17 @@ class Driver:
         self._samples.append(ctypes.c_uint64())
         return ctypes.pointer(self._samples[-1])
 
+    def nvmlEventSetCreate(self) -> Any:
+        return self.nvmlGpmSampleAlloc()
+
+    def nvmlDeviceRegisterEvents(self, handle: object, types: int, events: Any) -> None:
+        events.contents.value = 1
+
+    def nvmlEventSetWait_v2(self, events: Any, timeout: int) -> None:
+        # A set without a GPU of this driver: nobody knows what it says, so nobody shall ask.
+        assert events.contents.value == 1
+        raise ERRORS["NVMLError_Timeout"]
+
     def nvmlGpmMetricsGet(self, request: SimpleNamespace) -> None:
         for metric in request.metrics[: request.numMetrics]:
             metric.nvmlReturn, metric.value = 0, 42.0
