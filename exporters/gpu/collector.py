@@ -69,7 +69,7 @@ class Gpu:
             return result
         result, problems = self._read(nvml, look, count, until)
         result.problem = "; ".join(problems)
-        if any(device.lost for device in self._devices.values()):
+        if not all(device.answers for device in self._devices.values()):
             self._restart(nvml)
         return result
 

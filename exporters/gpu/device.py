@@ -89,7 +89,7 @@ class Device:
 
     Attributes:
         lost: Whether it had fallen off the bus, or NVML was gone, when it was read last.
-        answers: Whether it said anything then.
+        answers: Whether any of `READINGS` came then.
         uuid: Its name, once it was read; it outlives the GPU.
     """
 
@@ -125,7 +125,9 @@ class Device:
             return self._last_words(labels, _line(error))
         except self._nvml.error as error:
             return Result(problem=_line(error))
-        self.answers = True
+        self.answers = any(
+            result.families.samples(f"leadline_gpu_{reading.name}") for reading in READINGS
+        )
         result.families.take(self._seldom.families)
         result.problem = result.problem or self._seldom.problem
         return result

@@ -134,6 +134,19 @@ def values(result: Result, name: str, *labels: str) -> dict[tuple[str, ...], flo
     return {tuple(told[label] for label in labels): value for told, value in samples}
 
 
+@pytest.mark.parametrize("error", [LOST("GPU is lost"), UNKNOWN("Unknown Error")])
+def test_a_gpu_that_answers_nothing_is_down(error: Exception) -> None:
+    """By whichever error the driver says so; the other GPU stays."""
+    node = Node("decode", gpus=2)
+    collector = Gpu(node)
+    twice(collector)
+    node.broken[0] = error
+    result = collector.tasks(look())[""].run()
+    assert result.problem == f"GPU 0: {error}"
+    assert values(result, "up", "gpu") == {("0",): 0, ("1",): 1}
+    assert values(result, "power_watts", "gpu").keys() == {("1",)}
+
+
 @pytest.mark.parametrize("load", sorted(ANSWERS))
 def test_the_page_is_what_the_real_gpu_gave(load: str) -> None:
     """The same answers give the page recorded beside them, all but what moved in between."""
