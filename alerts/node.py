@@ -91,6 +91,22 @@ def _link_degraded() -> str:
     )
 
 
+def _link_down() -> str:
+    """Return links that are down and were up within a day, and RDMA ports that went down lately.
+
+    A port without a cable, and one that was taken out of use, was never up.
+    """
+    port = f"by ({', '.join(_HOST)}, device, port)"
+    link = f"by ({', '.join(_GPU)}, link)"
+    downs = promql.selector(_name("infiniband_errors_total"), 'kind="link_downed"')
+    states = ((_name("infiniband_up"), port), (_name("gpu_nvlink_up"), link))
+    down = [
+        f"1 - max {by} ({state}) == 1 and max {by} (max_over_time({state}[1d])) == 1"
+        for state, by in states
+    ]
+    return " or ".join((*down, f"max {port} (increase({downs}[15m])) > 0"))
+
+
 def alerts(_: Config) -> tuple[Alert, ...]:
     """Return the alerts of this module."""
     xids = 'xid=~"' + "|".join(map(str, XIDS_RESET)) + '"'
@@ -151,6 +167,14 @@ def alerts(_: Config) -> tuple[Alert, ...]:
             '{{ $value | printf "%.0f" }} processes were killed on the host in the last 15 minutes '
             f"(limit 0{_AT}), and a vLLM process there began within them.",
             wait="0m", keep="30m", group=GROUP,
+        ),
+        Alert(
+            "LeadlineLinkDown", "ticket", _link_down(),
+            "An RDMA port or an NVLink is down, or came and went.",
+            "It was up within the last day and has been down for 5 minutes, or went down in the "
+            f"last 15 (limit 0{where(*_HOST, 'device', 'port', 'gpu', 'uuid', 'link')}). "
+            "KV transfers over it fail, or take another way.",
+            wait="5m", group=GROUP,
         ),
         Alert(
             "LeadlinePcieLinkDegraded", "ticket", _link_degraded(),
