@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final, Literal, get_args
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from catalog.address import http_address, shown
 from catalog.labels import LLMD_ROLE_LABEL, POOLS
@@ -53,6 +53,9 @@ class Target(Section):
     model_name: str = Field("", description="Model name, where the page doesn't say.")
     server: str = Field("", description="Name in the label server; empty: host:port of the URL.")
     on_request: bool = Field(False, description="Only at /probe?target=SERVER, not on /metrics.")
+    token_file: str = Field("", description="File of the bearer token it is sent, read each time.")
+    ca_file: str = Field("", description="What its certificate must be signed by; empty: system's.")
+    insecure: bool = Field(False, description="Do not check its certificate.")
 
     _pool = field_validator("pool")(known_pool)
     _kind = field_validator("kind", mode="before")(known_kind)
@@ -72,6 +75,15 @@ class Pods(Section):
     path: str = Field("/metrics", description="Path of the page.")
     pool: str = Field("", description="Pool; empty: the pod's label llm-d.ai/role.")
     deployment: str = Field("", description="P/D group; empty: the deployment_label's value.")
+    token_file: str = Field(
+        "", description="File of the bearer token that each is sent; only with a namespace, since "
+        "whoever may make a pod there gets it.",
+    )  # fmt: skip
+    ca_file: str = Field(
+        "", description="What their certificates must be signed by, whatever name they say; "
+        "empty: the system's.",
+    )  # fmt: skip
+    insecure: bool = Field(False, description="Do not check their certificates.")
 
     _pool = field_validator("pool")(known_pool)
     _kind = field_validator("kind", mode="before")(known_kind)
@@ -89,6 +101,12 @@ class Pods(Section):
         if not _NAME.fullmatch(value) or "/" in value or ".." in value:
             raise ValueError(f"{shown(value)} is no namespace")
         return value
+
+    @model_validator(mode="after")
+    def _is_told_to_few(self) -> Pods:
+        if self.token_file and not self.namespace:
+            raise ValueError("token_file needs a namespace: else any pod of the cluster may get it")
+        return self
 
     @field_validator("path")
     @classmethod

@@ -69,29 +69,31 @@ class Info:
         # Of a server elsewhere the page alone tells that it was started anew.
         if instance.url and (self._clock() >= until or self._seen.last(key).started != since):
             timeout = min(_TIMEOUT, look.seconds / 2)
-            version = self._version(instance.url, timeout) or version
+            version = self._version(instance, timeout) or version
             wait = KEEP_SECONDS if version else ASK_AGAIN_SECONDS
             if look.config.exporter.vllm:
                 self._seen.wait(key, timeout)
             else:
-                self._seen.tell(key, self._page(look, instance.server, instance.url, timeout))
+                self._seen.tell(key, self._page(look, instance, timeout))
             began = self._seen.last(key).started
             self._versions[key] = version, self._clock() + wait, began
         return Result(self._families(look, instance))
 
-    def _page(self, look: Look, server: str, url: str, timeout: float) -> bytes:
+    def _page(self, look: Look, instance: Instance, timeout: float) -> bytes:
         try:
-            with look.pages.room(server) as room:
-                return room.fetch(self._fetch, url, timeout, int(look.config.exporter.max_page))
+            with look.pages.room(instance.server) as room:
+                fetch = instance.access.through(self._fetch)
+                return room.fetch(fetch, instance.url, timeout, int(look.config.exporter.max_page))
         except FetchError:
             return b""
 
-    def _version(self, url: str, timeout: float) -> str:
+    def _version(self, instance: Instance, timeout: float) -> str:
         try:
-            parts = urlsplit(url)
+            parts = urlsplit(instance.url)
             path = parts.path.rstrip("/").removesuffix("/metrics") + "/version"
             address = urlunsplit((parts.scheme, parts.netloc, path, "", ""))
-            said = json.loads(self._fetch(address, timeout, _MAX_BYTES))
+            fetch = instance.access.through(self._fetch)
+            said = json.loads(fetch(address, timeout, _MAX_BYTES))
         except (FetchError, ValueError, RecursionError):
             return ""  # whether it answers at all is told by the collector of pages
         version = said.get("version") if isinstance(said, dict) else None

@@ -76,8 +76,9 @@ class Peers:
         exporter = look.config.exporter
         timeout = min(exporter.target_timeout, look.seconds)
         known = self._known[peer.server]
+        fetch = peer.access.through(self._fetch)
         with look.pages.room(peer.server) as room:
-            text = room.fetch(self._fetch, peer.url, timeout, int(exporter.max_page))
+            text = room.fetch(fetch, peer.url, timeout, int(exporter.max_page))
             try:
                 page = _folded_and_spliced(known, text, room)
             except OverBudgetError:

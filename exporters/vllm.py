@@ -58,10 +58,11 @@ class Vllm:
         """
         exporter = look.config.exporter
         timeout = min(exporter.target_timeout, look.seconds)
+        fetch = instance.access.through(self._fetch)
         text = b""
         with look.pages.room(instance.server) as room:
             try:
-                text = room.fetch(self._fetch, instance.url, timeout, int(exporter.max_page))
+                text = room.fetch(fetch, instance.url, timeout, int(exporter.max_page))
             finally:
                 if self._seen is not None:
                     self._seen.tell(instance.incarnation, text)

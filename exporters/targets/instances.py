@@ -18,11 +18,15 @@ import psutil
 
 from catalog.config import Config
 from catalog.labels import Pool, pool_of
+from exporters.targets.access import OPEN, Access
 from exporters.targets.discovery import Found
 from exporters.targets.wanted import Wanted, configured
 
 ROUTERS: Final = ("router", "vllm_router", "kv_index")
 """Kinds of target that serve a whole deployment."""
+# A process of this node, known by its id and asked where it listens: its certificate names a
+# service, and what it says goes over no network.
+_FOUND: Final = Access(check="nothing")
 _PORTS: Final = {"http": 80, "https": 443}
 _ANY: Final = ("", "0.0.0.0", "::", "[::]", "*")  # noqa: S104 - read, not bound to
 
@@ -39,6 +43,7 @@ class Instance:
         kind: Which program it is.
         image: Its container's image, as far as we know.
         draining: Whether it is being taken away; None where nobody tells.
+        access: How its page is asked for.
     """
 
     labels: Mapping[str, str]
@@ -48,6 +53,7 @@ class Instance:
     kind: str = "vllm"
     image: str = ""
     draining: bool | None = None
+    access: Access = OPEN
 
     @property
     def server(self) -> str:
@@ -202,7 +208,9 @@ def _named(config: Config, want: Wanted, at: _Address, node: str, found: Found |
     )
     url = want.url if launched is None or port == at.port else _url(found)
     place = node if here else want.node
-    return Instance(labels, place, url, found, want.kind, want.image, want.draining)
+    told = want.access.token_file or want.access.ca_file
+    access = _FOUND if found and not told else want.access
+    return Instance(labels, place, url, found, want.kind, want.image, want.draining, access)
 
 
 def _discovered(config: Config, found: Found, node: str) -> Instance:
@@ -217,7 +225,7 @@ def _discovered(config: Config, found: Found, node: str) -> Instance:
         model_name=launched.model,
         server=f"{_bracketed(host)}:{launched.port}",
     )
-    return Instance(labels, node, _url(found), found)
+    return Instance(labels, node, _url(found), found, access=_FOUND)
 
 
 def _url(found: Found | None) -> str:

@@ -21,7 +21,7 @@ from catalog.config_targets import Pods
 from catalog.labels import LLMD_ROLE_LABEL
 from exporters.fetch import FetchError, fetch
 from exporters.targets.instances import node_name
-from exporters.targets.wanted import Wanted
+from exporters.targets.wanted import Wanted, access
 
 MAX_BYTES: Final = 32 << 20
 MAX_TOKEN: Final = 1 << 16
@@ -146,6 +146,7 @@ def targets(pod: Mapping[str, Any], pods: Pods, deployment_label: str) -> Iterat
             image=_image(spec, port),
             pod="" if shared else address,
             draining=bool(meta.get("deletionTimestamp")),
+            access=access(pods),
         )
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from catalog.config_targets import Target
+from catalog.config_targets import Pods, Target
+from exporters.targets.access import OPEN, Access, Check
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,7 @@ class Wanted:
         image: Of its container.
         pod: Address of its pod; the servers found at it are this target, on whatever port.
         draining: Whether it is being taken away; None where nobody tells.
+        access: How it is asked.
     """
 
     url: str
@@ -36,6 +38,16 @@ class Wanted:
     image: str = ""
     pod: str = ""
     draining: bool | None = None
+    access: Access = OPEN
+
+
+def access(told: Target | Pods) -> Access:
+    """Return how the configuration says that targets are asked.
+
+    Pods are asked by their addresses, which no certificate says.
+    """
+    chain: Check = "chain" if isinstance(told, Pods) else "all"
+    return Access(told.token_file, told.ca_file, "nothing" if told.insecure else chain)
 
 
 def configured(targets: tuple[Target, ...]) -> list[Wanted]:
@@ -49,6 +61,7 @@ def configured(targets: tuple[Target, ...]) -> list[Wanted]:
             deployment=target.deployment,
             model_name=target.model_name,
             server=target.server,
+            access=access(target),
         )
         for number, target in enumerate(targets)
     ]
