@@ -23,8 +23,8 @@ EXPORTER: Final[tuple[Metric, ...]] = (
     Metric("leadline_dropped_lines_total", "counter", "count",
            "Lines of a vLLM page that were not passed on, by reason.", ("server", "reason")),
     Metric("leadline_dropped_pages_total", "counter", "count",
-           "Pages of a target that were dropped since all pages at once would have taken more "
-           "memory than exporter.page_budget.", ("server",)),
+           "Pages of a target that were dropped: larger than exporter.max_page, or all pages at "
+           "once would have taken more memory than exporter.page_budget.", ("server",)),
     Metric("leadline_closed_connections_total", "counter", "count",
            "Connections that the exporter closed before a client had its whole answer, by reason.",
            ("reason",)),

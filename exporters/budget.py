@@ -19,12 +19,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from exporters.fetch import Fetch, FetchError
+from exporters.fetch import Fetch, TooLargeError
 
 _MIB: Final = 2**20
 
 
-class OverBudgetError(FetchError):
+class OverBudgetError(TooLargeError):
     """A page would need more than is left for it; the message is one short line."""
 
 
@@ -35,7 +35,7 @@ class Budget:
         limit: Bytes.
 
     Attributes:
-        dropped: Pages that were dropped for it, by server.
+        dropped: Pages that were dropped, for it or being too large by themselves, by server.
     """
 
     def __init__(self, limit: int) -> None:
@@ -85,12 +85,17 @@ class Budget:
                 return
             needed = room.size
             room.leave()
-            self.dropped[room.key[1]] += 1
         raise OverBudgetError(
             f"dropped for this scrape, it would take {needed / _MIB:.3g} MiB of memory: the pages "
             f"of {targets} targets may take {self._limit / _MIB:.3g} MiB at once "
             "(exporter.page_budget): raise it, or have the target say less"
         )
+
+    def drop(self, room: Room) -> None:
+        """Count a page that is too large, and take back what it held."""
+        with self._lock:
+            self.dropped[room.key[1]] += 1
+        room.leave()
 
     def leave(self, room: Room) -> None:
         """Take back what a room held."""
@@ -159,6 +164,9 @@ class Pages:
         room = Room(self._budget, (self._whose, server))
         try:
             yield room
+        except TooLargeError:
+            self._budget.drop(room)
+            raise
         except BaseException:
             room.leave()
             raise

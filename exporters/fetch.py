@@ -5,6 +5,8 @@ Redirects are not followed, so that a target can't send us elsewhere.
 
 FetchError
     The page could not be had; the message says why, without address or credentials.
+    TooLargeError
+        It is larger than it may be.
 """
 
 from __future__ import annotations
@@ -39,6 +41,10 @@ class FetchError(Exception):
     def __init__(self, reason: str, *, late: bool = False) -> None:
         super().__init__(reason)
         self.late = late
+
+
+class TooLargeError(FetchError):
+    """A page is larger than it may be; the message is one short line."""
 
 
 Take = Callable[[int], None]
@@ -143,7 +149,7 @@ def fetch(
     except ssl.SSLCertVerificationError as error:
         raise FetchError(f"its certificate is not trusted ({error.verify_message})") from None
     except TooMuchError:
-        raise FetchError(_too_large(limit)) from None
+        raise _too_large(limit) from None
     except http.client.IncompleteRead:
         raise FetchError("the answer ended early") from None
     except (http.client.HTTPException, zlib.error, ValueError) as error:
@@ -154,8 +160,8 @@ def fetch(
         connection.close()
 
 
-def _too_large(limit: int) -> str:
-    return f"larger than {limit / 2**20:.3g} MiB"
+def _too_large(limit: int) -> TooLargeError:
+    return TooLargeError(f"larger than {limit / 2**20:.3g} MiB")
 
 
 def _check_place(address: str, host: str) -> None:
@@ -233,9 +239,8 @@ def _unpacked(unpacker: Any, chunk: bytes) -> Iterator[bytes]:
 def _body(response: http.client.HTTPResponse, limit: int, take: Take) -> bytes:
     # An error held by a name here would hold this frame, and with it what was read, until the
     # collector of circles comes by.
-    too_large = _too_large(limit)
     if (response.length or 0) > limit:
-        raise FetchError(too_large)
+        raise _too_large(limit)
     packed = response.getheader("Content-Encoding", "").lower() == "gzip"
     unpacker = zlib.decompressobj(_GZIP)
     body = io.BytesIO()
@@ -244,7 +249,7 @@ def _body(response: http.client.HTTPResponse, limit: int, take: Take) -> bytes:
         taken += len(chunk)
         for piece in _unpacked(unpacker, chunk) if packed else (chunk,):
             if max(body.tell() + len(piece), taken) > limit:
-                raise FetchError(too_large)
+                raise _too_large(limit)
             take(len(piece))
             body.write(piece)
     if not unpacker.eof and (response.length or packed):

@@ -23,6 +23,7 @@ from typing import Any, Final
 from catalog.address import listen_address
 from catalog.config import Config, ConfigError
 from exporters.budget import Budget
+from exporters.memory import give_back_large_blocks
 from exporters.scrape import Exporter
 from exporters.targets.places import Place, Places
 from exporters.web.handler import Handler, Request
@@ -185,6 +186,7 @@ def run(
         0 once stopped; 2 if the address or the web configuration can't be had, with one line in
         the log.
     """
+    give_back_large_blocks()
     listen = config.exporter.listen
     try:
         web = Web(config.exporter.web_config_file)
