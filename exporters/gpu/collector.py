@@ -49,8 +49,10 @@ class Gpu:
         self._threads: Threads[Result] = Threads(MAX_GPUS)
 
     def tasks(self, look: Look) -> Mapping[str, Task]:
-        """Return the one task of this collector."""
-        return {"": Task(partial(self.collect, look))}
+        """Return the one task of this collector; while NVML itself hangs, all GPUs are down."""
+        down = Result()
+        self._tell(look, {}, down)
+        return {"": Task(partial(self.collect, look), down.families)}
 
     def collect(self, look: Look) -> Result:
         """Read every GPU; one that fails is named and the others stay."""

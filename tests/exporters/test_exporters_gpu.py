@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +18,7 @@ from catalog.config import Config
 from catalog.own import GPU
 from exporters.gpu.collector import Gpu
 from exporters.look import Look, Result
+from exporters.scrape import Exporter
 from exporters.targets.cmdline import Launch
 from exporters.targets.discovery import Found, Member
 from exporters.targets.instances import Instance
@@ -61,6 +63,7 @@ class Node(Replayer):
         self.xids: list[int] = []
         self.started = self.stopped = self.asked = 0
         self.gone = False
+        self.counting: threading.Event | None = None
 
     def nvmlInit(self) -> None:
         if self.gone:
@@ -77,6 +80,8 @@ class Node(Replayer):
         pass
 
     def nvmlDeviceGetCount(self) -> int:
+        if self.counting is not None:
+            self.counting.wait(30)
         if self.gone:
             raise ERRORS["NVMLError_Uninitialized"]
         return self._gpus
@@ -293,6 +298,25 @@ def test_a_gpu_that_hangs_costs_its_own_series_alone() -> None:
     while collector.tasks(look())[""].run().problem and time.monotonic() < deadline:
         time.sleep(0.05)
     assert len(values(collector.tasks(look())[""].run(), "power_watts", "gpu")) == 3
+
+
+def test_a_driver_that_hangs_leaves_no_gpu_out(
+    config: Callable[..., Config], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The scrape is answered in time and says that all of them are down."""
+    node = Node("decode", gpus=2)
+    release = threading.Event()
+    monkeypatch.setitem(sys.modules, "pynvml", node)
+    exporter = Exporter(config(deadline=3.0), proc=tmp_path, only={"gpu"})
+    assert exporter.page().decode().count("leadline_gpu_up{") == 2
+    node.counting = release
+    page = exporter.page().decode()
+    release.set()
+    exporter.close()
+    assert [line[-3:] for line in page.splitlines() if line.startswith("leadline_gpu_up{")] == [
+        "0.0", "0.0",
+    ]  # fmt: skip
+    assert "leadline_gpu_power_watts{" not in page
 
 
 def test_a_part_that_fails_is_a_problem_and_the_others_stay() -> None:
