@@ -11,6 +11,7 @@ import numpy as np
 from catalog.panel import FloatArray, Labels, Panel
 from store.grid import blank, key
 
+Rows = slice | list[int]
 ARRAYS = ("values", "load", "trials", "starts")
 
 
@@ -37,17 +38,13 @@ def extend(panel: Panel, newer: Panel, history: float | None = None) -> Panel:
         return _bounded(newer, history)
     step = _step(panel, newer)
     times = _joined_times(panel, newer, step)
-    rows: dict[tuple[str, ...], int] = {}
-    labels: list[Labels] = []
-    for one in (*panel.labels, *newer.labels):
-        if rows.setdefault(key(one), len(labels)) == len(labels):
-            labels.append(one)
+    labels, rows = _together(panel.labels, newer.labels)
     arrays: dict[str, Any] = {
-        name: _joined(panel, newer, name, rows, times, step)
+        name: _joined((panel, newer), name, rows, (len(labels), times), step)
         for name in ARRAYS
         if getattr(panel, name) is not None or getattr(newer, name) is not None
     }
-    whole = replace(panel, times=times, labels=tuple(labels), **arrays)
+    whole = replace(panel, times=times, labels=labels, **arrays)
     return _bounded(whole, history)
 
 
@@ -67,23 +64,40 @@ def _joined_times(panel: Panel, newer: Panel, step: float) -> FloatArray:
     return first + step * np.arange(round((last - first) / step) + 1, dtype=np.float64)
 
 
+def _together(
+    old: tuple[Labels, ...], new: tuple[Labels, ...]
+) -> tuple[tuple[Labels, ...], tuple[Rows, Rows]]:
+    """Return the labels of both, and the rows that each has among them."""
+    if old == new:  # nearly always, and much cheaper to tell than who is where
+        return old, (slice(None), slice(None))
+    rows: dict[tuple[str, ...], int] = {}
+    labels: list[Labels] = []
+    for one in (*old, *new):
+        if rows.setdefault(key(one), len(labels)) == len(labels):
+            labels.append(one)
+    return tuple(labels), ([rows[key(one)] for one in old], [rows[key(one)] for one in new])
+
+
 def _joined(
-    panel: Panel,
-    newer: Panel,
+    panels: tuple[Panel, Panel],
     name: str,
-    rows: dict[tuple[str, ...], int],
-    times: FloatArray,
+    rows: tuple[Rows, Rows],
+    shape: tuple[int, FloatArray],
     step: float,
 ) -> FloatArray:
-    whole = blank(len(rows), len(times))
-    for part in (panel, newer):
+    """Return one array of two panels, of which the second wins where it has a value."""
+    series, times = shape
+    whole = blank(series, len(times))
+    for part, chosen in zip(panels, rows, strict=True):
         array: FloatArray | None = getattr(part, name)
         if array is None or not part.labels:
             continue
         at = round((part.times[0] - times[0]) / step)
-        chosen = [rows[key(one)] for one in part.labels]
         span = slice(at, at + len(part.times))
-        whole[chosen, span] = np.where(np.isnan(array), whole[chosen, span], array)
+        if part is panels[0]:
+            whole[chosen, span] = array
+        else:
+            whole[chosen, span] = np.where(np.isnan(array), whole[chosen, span], array)
     return whole
 
 

@@ -96,16 +96,17 @@ def surely(panel: Panel, as_of: float) -> BoolArray:
     fine: BoolArray = seen[:, -STALE_STEPS:].any(axis=1) & (seen.sum(axis=1) >= FEWEST)
     if panel.trials is not None:
         return fine
-    low, high = _ends(values, seen)
-    same = low >= RESTART_SHARE * high
+    told: BoolArray = none
     if panel.starts is not None:
         starts = panel.starts[:, -GLANCE:]
-        told = np.isfinite(starts)
-        first, last = _ends(starts, told)
-        same = np.where(
-            told.any(axis=1), (last - first <= MOVED) & (told | ~seen).all(axis=1), same
-        )
-    return fine & same
+        known = np.isfinite(starts)
+        told = np.any(known, axis=1)
+        first, last = _ends(starts, known)
+        fine = fine & (~told | ((last - first <= MOVED) & (known | ~seen).all(axis=1)))
+    rest = np.flatnonzero(fine & ~told)
+    low, high = _ends(values[rest], seen[rest])
+    fine[rest] = low >= RESTART_SHARE * high
+    return fine
 
 
 def _ends(values: FloatArray, known: BoolArray) -> tuple[FloatArray, FloatArray]:

@@ -66,12 +66,21 @@ class Breach:
     processes: int
 
 
-def by_tree(private: Panel) -> dict[Tree, list[int]]:
-    """Return the rows of *private* by the server whose processes they are."""
-    trees: dict[Tree, list[int]] = defaultdict(list)
-    for row, labels in enumerate(private.labels):
-        trees[without(labels, *PROCESS)].append(row)
+def by_tree(private: Panel) -> Mapping[Tree, Sequence[int]]:
+    """Return the rows of *private* by the server whose processes they are.
+
+    The answer for the last labels is kept: cycle after cycle they are the same.
+    """
+    known, trees = _LAST[0]
+    if known is not private.labels:
+        trees = defaultdict(list)
+        for row, labels in enumerate(private.labels):
+            trees[without(labels, *PROCESS)].append(row)
+        _LAST[0] = private.labels, trees
     return trees
+
+
+_LAST: list[tuple[tuple[Labels, ...], dict[Tree, list[int]]]] = [((), {})]
 
 
 def breach(

@@ -25,7 +25,7 @@ def unlike_peers(panel: Panel, row: int, growth: Growth) -> bool:
     """
     kind = without(panel.labels[row], *PLACE)
     first = int(np.searchsorted(panel.times, growth.start))
-    own = _change(panel.values[row, first:])
+    own = float(_changes(panel.values[[row], first:])[0])
     if not own > 0:
         return False
     age = _age(panel, row)
@@ -36,9 +36,9 @@ def unlike_peers(panel: Panel, row: int, growth: Growth) -> bool:
         and without(panel.labels[other], *PLACE) == kind
         and abs(_age(panel, other) - age) <= SAME_AGE * age
     )
-    changes = [_change(panel.values[other, first:]) for other in islice(alike, MOST_PEERS)]
-    known = [change for change in changes if np.isfinite(change)]
-    return bool(known) and max(known) < FLAT * own
+    changes = _changes(panel.values[list(islice(alike, MOST_PEERS)), first:])
+    known = changes[np.isfinite(changes)]
+    return bool(len(known)) and bool(known.max() < FLAT * own)
 
 
 def per_load(panel: Panel, row: int, growth: Growth) -> tuple[str, float | None]:
@@ -65,13 +65,19 @@ def _line(x: FloatArray, y: FloatArray) -> tuple[float, float]:
     return slope, float(((level - slope * centred) ** 2).sum())
 
 
-def _change(values: FloatArray) -> float:
-    """Return the newest level less the first: medians of an eighth each; NaN without data."""
-    part = max(1, len(values) // 8)
-    ends = values[:part], values[-part:]
-    if not all(np.isfinite(end).any() for end in ends):
-        return float("nan")
-    return float(np.nanmedian(ends[1]) - np.nanmedian(ends[0]))
+def _changes(values: FloatArray) -> FloatArray:
+    """Return (s,) newest levels less the first: medians of an eighth each; NaN without data."""
+    part = max(1, values.shape[1] // 8)
+    return _middles(values[:, -part:]) - _middles(values[:, :part])
+
+
+def _middles(values: FloatArray) -> FloatArray:
+    """Return the median of what is known of each row; NaN where nothing is."""
+    if np.isfinite(values).all():
+        out: FloatArray = np.median(values, axis=1)
+        return out
+    rows = [row[np.isfinite(row)] for row in values]
+    return np.array([np.median(row) if len(row) else np.nan for row in rows], dtype=np.float64)
 
 
 def _age(panel: Panel, row: int) -> int:

@@ -54,6 +54,7 @@ class LiveLeaks:
         self.signal = signal
         self.state = state
         self._keys: list[tuple[tuple[Labels, ...], list[str]]] = []
+        self._found: list[tuple[list[str], tuple[int, int], IntArray]] = []
         self._around: tuple[list[str], dict[object, list[int]]] = [], {}
 
     def take(self, panel: Panel) -> bool:
@@ -62,18 +63,21 @@ class LiveLeaks:
             return True
         values, starts = _cut(panel.values), panel.starts
         first = round(float(panel.times[0]) / self.state.step)
-        return self.state.add(first, values, self.state.rows(self.named(panel.labels)), starts)
+        rows = self._rows(panel.labels)
+        if (rows < 0).any():
+            rows = self.state.rows(self.named(panel.labels))
+        return self.state.add(first, values, rows, starts)
 
     def raised(self, labels: tuple[Labels, ...]) -> dict[int, list[int]]:
         """Return position in *labels* -> widths in which that series is raised, if it is."""
-        rows = self.state.find(self.named(labels))
+        rows = self._rows(labels)
         place = {row: i for i, row in enumerate(rows.tolist())}
         up = self.state.rises()
         return {place[row]: widths for row, widths in up.items() if row in place}
 
     def alive(self, panel: Panel) -> BoolArray:
         """Return (s,): which series have a point in all that is looked back on."""
-        rows = self.state.find(self.named(panel.labels))
+        rows = self._rows(panel.labels)
         known = np.append(self.state.alive(), False)[rows]  # -1: not known
         out: BoolArray = known | ((rows < 0) & np.isfinite(panel.values).any(axis=1))
         return out
@@ -134,6 +138,15 @@ class LiveLeaks:
             keys = [key(one) for one in labels]
         self._keys = [(labels, keys), *(one for one in self._keys if one[1] is not keys)][:2]
         return keys
+
+    def _rows(self, labels: tuple[Labels, ...]) -> IntArray:
+        """Return the rows of *labels* in the state, -1 for none; mostly those of a call before."""
+        keys = self.named(labels)
+        known = next((one for one in self._found if one[0] is keys), None)
+        if known is None or known[1] != (self.state.moves, len(self.state.keys)):
+            known = keys, (self.state.moves, len(self.state.keys)), self.state.find(keys)
+            self._found = [known, *(one for one in self._found if one[0] is not keys)][:2]
+        return known[2]
 
     def _beside(self, labels: tuple[Labels, ...], rows: Mapping[int, object]) -> list[int]:
         """Return *rows* with those that share a server with them, and peers, ascending."""

@@ -82,9 +82,10 @@ def find_stragglers(panels: Mapping[str, Panel], limits: LimitsLike, as_of: floa
             continue
         if as_of - panel.times[-1] > STALE_STEPS * panel.step:
             continue
-        pools = pools_of_nodes(known) if pools is None else pools
+        if pools is None and "gpu" in panel.labels[0]:  # what else has a pool has its label
+            pools = pools_of_nodes(known)
         levels = _levels(reading, panel)
-        for place, rows in groups(panel, pools):
+        for place, rows in groups(panel, pools or {}):
             if not _apart(levels[rows], reading):
                 continue
             starts = newest_starts(known) if starts is None else starts

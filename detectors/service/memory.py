@@ -124,10 +124,12 @@ def latest(panel: Panel, bad: str | None) -> float | None:
     values = ratio_of(panel)
     width = 3 if not panel.step > 0 else max(3, int(np.ceil(300.0 / panel.step)))
     recent = values[:, -width:]
-    known = [row[np.isfinite(row)][-1] for row in recent if np.isfinite(row).any()]
-    if not known:
+    seen = np.isfinite(recent)
+    last = recent.shape[1] - 1 - seen[:, ::-1].argmax(axis=1)
+    known = recent[np.arange(len(recent)), last][seen.any(axis=1)]
+    if not len(known):
         return None
-    return float(min(known) if bad == "down" else max(known))
+    return float(known.min() if bad == "down" else known.max())
 
 
 def ratio_of(panel: Panel) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:

@@ -157,13 +157,17 @@ def _status(
 
 def _judged(panel: Panel, refused: Sequence[Finding]) -> tuple[int, dict[str, int]]:
     """Return how many series are judged, and why the others are not."""
-    cover = coverage(panel, float(panel.times[-1]))
-    why: Counter[str] = Counter()
-    judged = 0
-    for labels, reason in zip(panel.labels, cover.reasons, strict=True):
-        no = next((f.cause for f in refused if _about(f, labels)), _REASONS.get(reason, reason))
-        why[no] += bool(no)
-        judged += not no
+    reasons = coverage(panel, float(panel.times[-1])).reasons
+    why = Counter(_REASONS.get(reason, reason) for reason in reasons if reason)
+    judged = sum(not reason for reason in reasons)
+    if not refused:
+        return judged, dict(why)
+    for labels, reason in zip(panel.labels, reasons, strict=True):
+        if no := next((f.cause for f in refused if _about(f, labels)), ""):
+            why[no] += 1
+            if reason:
+                why[_REASONS.get(reason, reason)] -= 1
+            judged -= not reason
     return judged, {reason: count for reason, count in why.items() if count}
 
 
