@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from catalog.config import load
 from exporters.families import Families
 from exporters.look import Look
-from exporters.node import cgroups, container, host
+from exporters.node import cgroups, container, host, numa
+from exporters.node.network import Network
+from exporters.node.pressure import Pressure
 from exporters.node.process import Process
 from exporters.targets.cmdline import Launch
 from exporters.targets.discovery import Found, Member
@@ -224,3 +226,69 @@ def test_memory_of_a_host_counts_huge_pages_of_every_size(
     assert only(families, "host_huge_pages_total_bytes") == expected
     free_ones = default * 2**21 if not tells else sum(s * 1024 * f for s, (_, f) in sizes.items())
     assert only(families, "host_huge_pages_free_bytes") == free_ones
+
+
+COUNTERS = st.lists(st.integers(0, 2**63), min_size=16, max_size=16)
+INTERFACE = st.from_regex(r"[a-z][a-z0-9.@-]{0,14}", fullmatch=True)
+
+
+@given(
+    st.dictionaries(INTERFACE, st.tuples(COUNTERS, st.booleans()), max_size=5),
+    st.dictionaries(st.integers(0, 63), st.tuples(KIB, KIB, st.integers(0, 2**63)), max_size=4),
+    st.tuples(st.integers(0, 2**50), st.integers(0, 2**50)),
+)
+def test_networks_nodes_of_memory_and_pressure_are_those_of_the_tree(
+    interfaces: dict[str, tuple[list[int], bool]],
+    nodes: dict[int, tuple[int, int, int]],
+    waited: tuple[int, int],
+) -> None:
+    """Interfaces with a device alone, however they are called; each NUMA node; both pressures."""
+    some, full = waited
+    with TemporaryDirectory() as folder:
+        root = Path(folder)
+        rows = ["Inter-|   Receive", " face |bytes"]
+        # Long numbers leave no space behind the colon.
+        rows += [f"{name:>6}:" + " ".join(map(str, n)) for name, (n, _) in interfaces.items()]
+        write(root, {
+            "proc/1/net/dev": "\n".join(rows) + "\n",
+            "proc/pressure/memory": f"some avg10=0.10 avg60=0.00 avg300=0.00 total={some}\n"
+                                    f"full avg10=0.00 avg60=0.00 avg300=0.00 total={full}\n",
+            "proc/pressure/cpu": f"some avg10=1.53 avg60=0.87 avg300=0.73 total={some}\n",
+        })  # fmt: skip
+        for name, (_, physical) in interfaces.items():
+            (root / f"sys/class/net/{name}{'/device' if physical else ''}").mkdir(parents=True)
+        for node, (total, free, foreign) in nodes.items():
+            place = f"sys/devices/system/node/node{node}"
+            write(root, {
+                f"{place}/meminfo": f"Node {node} MemTotal:       {total} kB\n"
+                                    f"Node {node} MemFree:        {free} kB\n"
+                                    f"Node {node} HugePages_Total:     0\n",
+                f"{place}/numastat": f"numa_hit 7\nnuma_miss 0\nnuma_foreign {foreign}\n"
+                                     "interleave_hit 3\nlocal_node 7\nother_node 0\n",
+            })  # fmt: skip
+        seen = look(root)
+        net, memory, pressed = (
+            Network().collect(seen).families, numa.collect(seen).families,
+            Pressure().collect(seen).families,
+        )  # fmt: skip
+    physical = {name: numbers for name, (numbers, real) in interfaces.items() if real}
+    columns = {"bytes": (0, 8), "packets": (1, 9), "errors": (2, 10), "drops": (3, 11)}
+    for what, (receive, transmit) in columns.items():
+        told = by(net, f"network_{what}_total", "interface", "direction")
+        assert told == {
+            (name, direction): numbers[at]
+            for name, numbers in physical.items()
+            for direction, at in (("receive", receive), ("transmit", transmit))
+        }
+    assert by(memory, "numa_memory_total_bytes", "numa") == {
+        (str(node),): total * 1024 for node, (total, _, _) in nodes.items()
+    }
+    assert by(memory, "numa_memory_free_bytes", "numa") == {
+        (str(node),): free * 1024 for node, (_, free, _) in nodes.items()
+    }
+    misplaced = by(memory, "numa_pages_total", "numa", "kind")
+    for node, (_, _, foreign) in nodes.items():
+        assert misplaced[str(node), "foreign"] == foreign
+    assert by(pressed, "host_pressure_seconds_total", "resource", "kind") == {
+        ("memory", "some"): some / 1e6, ("memory", "full"): full / 1e6, ("cpu", "some"): some / 1e6,
+    }  # fmt: skip
