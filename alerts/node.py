@@ -23,6 +23,7 @@ _CONTAINER: Final = LEVELS["container"]
 _AT_GPU: Final = where("cluster", "node", "gpu", "uuid")
 _AT: Final = where("cluster", "node")
 _LINK: Final = 0.99
+_SLOWED: Final = 0.05
 
 
 def _name(metric: str) -> str:
@@ -91,6 +92,13 @@ def _link_degraded() -> str:
     )
 
 
+def _slowed() -> str:
+    """Return the share of time that something held clocks down which full load alone does not."""
+    held = SIGNALS["gpu_clock_held"].record
+    why = promql.selector(held, 'reason=~"sw_thermal|hw_thermal|hw_power_brake"')
+    return f"max by ({', '.join(_GPU)}, reason) (avg_over_time({why}[15m])) > {_SLOWED:g}"
+
+
 def _link_down() -> str:
     """Return links that are down and were up within a day, and RDMA ports that went down lately.
 
@@ -151,6 +159,14 @@ def alerts(_: Config) -> tuple[Alert, ...]:
             "LeadlineGpuRowRemap", "ticket", f"{SIGNALS['gpu_rows_pending'].record} == 1", remap,
             f"One of them is replaced by a spare only once the GPU is reset (limit 0{_AT_GPU}).",
             wait="5m", group=GROUP,
+        ),
+        Alert(
+            "LeadlineGpuSlowed", "ticket", _slowed(),
+            "Heat or power hold the clocks of a GPU down.",
+            "{{ $labels.reason }} has held them for {{ $value | humanizePercentage }} of the last "
+            f"15 minutes (limit {_SLOWED:.0%}{_AT_GPU}). All ranks of its group wait for it at "
+            "each step.",
+            wait="10m", keep="15m", group=GROUP,
         ),
         Alert(
             "LeadlineOomKill", "page",
