@@ -75,7 +75,7 @@ def pool_of(
         role_label: Value of the pod label `llm-d.ai/role`.
         kv_role: `kv_role` of `--kv-transfer-config`. `kv_both` says nothing of the role.
         kv_connector: False where the command line is known and names no connector: such a server
-            does prefill and decode itself.
+            does prefill and decode itself, even where llm-d's guides label it decode.
 
     Raises:
         ValueError: *configured* is no pool.
@@ -85,7 +85,8 @@ def pool_of(
             raise ValueError(f"pool {configured!r} is none of {', '.join(POOLS)}")
         return configured
     if role_label and role_label in _LLMD_ROLES:
-        return _LLMD_ROLES[role_label]
+        role = _LLMD_ROLES[role_label]
+        return "aggregate" if role == "decode" and kv_connector is False else role
     if kv_role and kv_role in _KV_ROLES:
         return _KV_ROLES[kv_role]
     return "aggregate" if kv_connector is False else "unknown"

@@ -75,6 +75,11 @@ def test_an_unknown_signal_names_the_nearest() -> None:
         ({"kv_role": "kv_consumer"}, "decode"),
         ({"kv_role": "kv_both"}, "unknown"),
         ({"kv_connector": False}, "aggregate"),
+        # Without a connector no KV comes or goes, whatever the label of a pod says.
+        ({"role_label": "decode", "kv_connector": False}, "aggregate"),
+        ({"role_label": "decode", "kv_connector": True}, "decode"),
+        ({"role_label": "encode", "kv_connector": False}, "encode"),
+        ({"role_label": "decode", "kv_connector": False, "configured": "decode"}, "decode"),
         ({}, "unknown"),
     ],
 )

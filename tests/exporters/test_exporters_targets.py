@@ -423,6 +423,9 @@ def test_any_json_is_a_pod_or_none(made: dict[str, Any]) -> None:
     list(targets(made, Pods(), "llm-d.ai/model"))
 
 
+CONNECTED = '--kv-transfer-config\0{"kv_connector":"NixlConnector","kv_role":"kv_both"}\0'
+
+
 def test_a_pod_of_this_node_is_the_server_found_in_it(
     api: Api, in_cluster: Callable[..., Exporter], tmp_path: Path, grow: Grow, config: Make,
     authority: Path,
@@ -432,7 +435,7 @@ def test_a_pod_of_this_node_is_the_server_found_in_it(
     trie = "  |-- 10.1.0.7\n        /32 host LOCAL\n"
     fields = "20 (a) S 1 " + " ".join("0" for _ in range(17)) + " 77 0 0\n"
     grow(root, {"20/net/fib_trie": trie, "20/stat": fields, "stat": "btime 1000\n",
-                "20/cmdline": "vllm\0serve\0m\0--port\0" + "8200\0"})  # fmt: skip
+                "20/cmdline": "vllm\0serve\0m\0--port\0" + "8200\0" + CONNECTED})  # fmt: skip
     for process, space in (("20", "net:[2]"), ("self", "net:[1]")):
         (root / process / "ns").mkdir(parents=True)
         (root / process / "ns/net").symlink_to(space)
@@ -468,7 +471,7 @@ def test_a_pod_in_its_nodes_network_goes_by_the_node(
     trie = "".join(f"  |-- {a}\n        /32 host LOCAL\n" for a in ("172.17.0.1", "192.0.2.7"))
     fields = "20 (a) S 1 " + " ".join("0" for _ in range(17)) + " 77 0 0\n"
     grow(root, {"20/net/fib_trie": trie, "20/stat": fields, "stat": "btime 1000\n",
-                "20/cmdline": "vllm\0serve\0m\0"})  # fmt: skip
+                "20/cmdline": "vllm\0serve\0m\0" + CONNECTED})  # fmt: skip
     for process, space in (("20", "net:[2]"), ("self", "net:[1]")):
         (root / process / "ns").mkdir(parents=True)
         (root / process / "ns/net").symlink_to(space)
