@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -15,12 +15,14 @@ from catalog.panel import FloatArray, Panel
 from detectors.drift.judge import Limits, graded
 from detectors.drift.live import LeakReplay
 from detectors.finding import Finding
+from detectors.hold import stands
 
 WEEK = 7 * 86_400.0
 COOL_DOWN = 86_400.0  # one episode a day and series, as in the pilot
 WARM_UP = 2 * 86_400.0  # nothing is counted before this
 MENDED = 6 * 3600.0  # after this time, who still fires about a leak that was mended is wrong
 LIMITS = Limits({"host_anon_swap": LIMIT})
+Look = Callable[[int], Sequence[Finding]]
 
 
 @dataclass
@@ -68,9 +70,6 @@ def moments(points: int, step: float, every: float) -> Iterator[int]:
     yield from range(round(WARM_UP / step), points + 1, stride)
 
 
-Look = Callable[[int], Sequence[Finding]]
-
-
 def collect(
     panel: Panel,
     told: list[Told],
@@ -87,11 +86,12 @@ def collect(
         first: The first row of each case.
         every: Hours between judgements.
         history: Seconds that a judgement looks back on.
-        look: Who judges, given the number of known points; None is Leadline's leak detector.
+        look: Who judges, given the number of known points; None is Leadline's leak detector, its
+            findings held as the service holds them.
     """
     if look is None:
         replay = LeakReplay(panel, history)
-        look = partial(replay.at, panels={}, limits=LIMITS)
+        look = Held(partial(replay.at, panels={}, limits=LIMITS), panel)
     owner = np.searchsorted(first, np.arange(len(panel.labels)), side="right") - 1
     for end in moments(len(panel.times), panel.step, every):
         for one in told:
@@ -100,6 +100,52 @@ def collect(
             row = int(finding.labels["server"][1:])
             case = int(owner[row])
             told[case].said.append((end, row - first[case], graded(finding)))
+
+
+class Held:
+    """Judges as the service shows it: what fired stands for a while (`detectors.hold`)."""
+
+    def __init__(self, look: Look, panel: Panel) -> None:
+        """Hold what *look* finds on *panel*."""
+        self._look = look
+        self._panel = panel
+        self._fired: dict[str, tuple[float, Finding]] = {}
+
+    def __call__(self, end: int) -> list[Finding]:
+        """Return the findings when *end* points are known."""
+        at = float(self._panel.times[end - 1])
+        found = {finding.labels["server"]: finding for finding in self._look(end)}
+        self._fired |= {s: (at, f) for s, f in found.items() if f.state == "firing"}
+        for server, (last, fired) in list(self._fired.items()):
+            if last == at:
+                continue
+            now = found.get(server)
+            same = self._started(server, end) <= last if now is None else now.id == fired.id
+            if same and stands(last if fired.since is None else fired.since, last, now, at):
+                found[server] = replace(now or _later(fired, at - last), state="firing")
+            else:
+                del self._fired[server]
+        return list(found.values())
+
+    def _started(self, server: str, end: int) -> float:
+        starts = self._panel.starts
+        row = int(server[1:])
+        return -np.inf if starts is None or np.isnan(s := starts[row, end - 1]) else float(s)
+
+
+def _later(fired: Finding, gone: float) -> Finding:
+    """Return a finding with the seconds that are *gone* taken off what was left."""
+
+    def less(left: float | None) -> float | None:
+        return None if left is None else max(left - gone, 0.0)
+
+    return replace(
+        fired,
+        as_of=fired.as_of + gone,
+        time_to_breach=less(fired.time_to_breach),
+        time_to_breach_low=less(fired.time_to_breach_low),
+        time_to_breach_high=less(fired.time_to_breach_high),
+    )
 
 
 @dataclass(frozen=True)

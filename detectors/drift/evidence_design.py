@@ -13,7 +13,7 @@ are there for processes that no host showed.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -38,7 +38,7 @@ SMOOTH = (24.0, 100.0)  # and hours and variance of a smooth wander (Matern 5/2)
 LEVEL = 200.0  # hours of a walk before the first point: its start may be anywhere
 
 # Hours before now at which a shape begins.
-LINES = np.exp(np.linspace(np.log(1.0), np.log(150.0), 36))
+LINES = np.exp(np.linspace(np.log(1.0), np.log(150.0), 72))
 FILLINGS = (1, 1.5, 2, 3, 4, 6, 8, 11, 14, 18, 24, 30, 36, 48, 60, 72, 96, 120, 144)
 STEPS = np.concatenate([np.arange(0.5, 8, 0.5), np.arange(8, 24, 1), np.arange(24, 72, 3),
                         np.arange(72, 160, 6)])  # fmt: skip
@@ -176,19 +176,51 @@ def design(points: int, unit: float, started: bool) -> Design:
     return Design(widths, life - at, classes, ages, tuple(noises))
 
 
+def stepped(model: Design, point: int, nats: float) -> tuple[Noise, ...]:
+    """Return the noises of a design with a step in every base as well, somewhere in one point.
+
+    Args:
+        model: The design.
+        point: Where the step is.
+        nats: What it takes to assume it.
+    """
+    after = np.zeros((2, len(model.widths)))
+    after[0, point:] = after[1, point] = 1.0
+    noises = []
+    for noise in model.noises:
+        white = noise.shapes.astype(np.float64)
+        step = noise.whiten @ after.T
+        bases = []
+        for base in noise.bases:
+            apart = step - base.columns @ (base.columns.T @ step)
+            columns, triangle = np.linalg.qr(apart)
+            size = np.abs(np.diag(triangle))
+            if (size <= INSIDE * np.linalg.norm(step, axis=0)).any():
+                continue
+            constant = base.constant + nats - float(np.log(size).sum())
+            bases.append(_on(np.column_stack([base.columns, columns]), constant, white))
+        noises.append(replace(noise, bases=tuple(bases)))
+    return tuple(noises)
+
+
 def _base(whiten: FloatArray, constant: float, rows: FloatArray, white: FloatArray) -> Base:
     """Return a base of *rows* (b, n).
 
     Its own size is integrated out (restricted likelihood: Harville, Biometrika 61, 1974).
     """
     columns, triangle = np.linalg.qr(whiten @ rows.T)
-    constant -= float(np.log(np.abs(np.diag(triangle))).sum())
+    return _on(columns, constant - float(np.log(np.abs(np.diag(triangle))).sum()), white)
+
+
+def _on(columns: FloatArray, constant: float, white: FloatArray) -> Base:
+    """Return a base of orthonormal *columns* for the whitened shapes (members, n)."""
     apart = white - (white @ columns) @ columns.T
     least = INSIDE * np.linalg.norm(white, axis=1)
     length = np.linalg.norm(apart, axis=1)
     per = np.divide(1.0, length, out=np.zeros(len(length)), where=length > least)
     length = np.where(per > 0, length, INSIDE * least)
-    return Base(columns, constant, len(columns) - len(rows), length, per.astype(np.float32))
+    free = len(columns) - columns.shape[1]
+    return Base(columns, constant, free, length, per.astype(np.float32))
 
 
 def _shapes(now: FloatArray, life: float) -> dict[str, tuple[FloatArray, FloatArray]]:

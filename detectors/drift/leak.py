@@ -30,9 +30,10 @@ NAME = "leak"
 AGAINST_WARM_UP = 3.0  # growth against a filling that ends: below this it is a watch
 NEAR_BREACH = 1.0  # the same once growth was seen for as long as what is left
 REMEMBERED = -1.0  # the same where earlier incarnations grew alike to their ends
-ENOUGH, AGO = 1.0, 0.5  # evidence (`leak_evidence`) that makes growth a leak: now, and a while ago:
+ENOUGH, AGO = 0.8, 0.0  # evidence (`leak_evidence`) that makes growth a leak: now, and a while ago:
 AGAIN, AT_LEAST = 8.0, 1800.0  # this part of its age, and seconds, before;
-LOST = 4.0  # and how much of it may be lost since
+LOST = 4.0  # and how much of it may be lost since;
+STANDS = 0.0  # and what a leak once told stands on
 FROM_START = 0.8  # growth for more of a life than this has no standing before it
 SURE = 0.4  # and the error of its slope, as a share of it
 CLEAR = 4.0  # points (`_points`) on the average of two looks that make growth a leak
@@ -140,7 +141,7 @@ def _judge(
         row: [g for g in real if (g.still or _novel(g)) and not _vetoed(g, found)]
         for row, (found, real) in promising.items()
     }
-    leaks = _leaks(panel, {row: some for row, some in whole.items() if some}, left)
+    leaks, standing = _leaks(panel, {row: some for row, some in whole.items() if some}, left)
     out: dict[int, tuple[Growth, Verdict]] = {}
     for row, (found, real) in promising.items():
         if row in leaks:
@@ -154,17 +155,18 @@ def _judge(
         if apart and unlike_peers(panel, row, best):
             out[row] = _rated(panel, best), "leak"
         else:
-            out[row] = best, "warm_up"
+            out[row] = standing.get(row, best), "warm_up"
     return out
 
 
 def _leaks(
     panel: Panel, whole: Mapping[int, Sequence[Growth]], left: Callable[[Growth], float]
-) -> dict[int, Growth]:
-    """Return the growth that goes on, by row, with its rate.
+) -> tuple[dict[int, Growth], dict[int, Growth]]:
+    """Return the growth that goes on and what would stand if it was told before, with their rates.
 
-    Told by windows where they are clear, as they are of quiet memory; of memory that wanders by all
-    of the life at once, which must have said so an eighth of the growth ago as well.
+    Told by windows where they are clear, as they are of quiet memory. Of memory that wanders all of
+    the life at once must say so as well, if it is long enough to say anything, and alone it is
+    enough if it said so an eighth of the growth ago too.
     """
     surest = {
         row: min(windows, key=lambda g: g.slope_se / g.slope) for row, windows in whole.items()
@@ -177,19 +179,24 @@ def _leaks(
         if told is not None and told.odds >= ENOUGH
     ]
     ago = {one.row: told for one, told in zip(earlier, weigh(panel, earlier), strict=True) if told}
-    out = {}
+    out, standing = {}, {}
     for row, windows in whole.items():
-        clear = _clear(windows, left)
-        told = now[row]
-        if told is not None and not _goes_on(windows, surest[row], told, ago.get(row)):
-            told = None
+        clear, told = _clear(windows, left), now[row]
+        if told is not None and told.odds >= STANDS:
+            standing[row] = replace(_with(panel, surest[row], told), stands=True)
+        if told is not None:
+            quiet = any(g.remembered > 0 or g.against_warm_up > MOST_MARGIN for g in clear)
+            if max(told.odds, told.beside) < ENOUGH and not quiet:
+                continue  # no window of what wanders is clearer than all of it
+            if not _goes_on(windows, surest[row], told, ago.get(row)):
+                told = None
         if clear:
             # The window that knows the rate best: the longest that its line still fits.
             growth = _rated(panel, min(clear, key=lambda g: g.slope_se / g.slope))
             out[row] = growth if told is None else _both(growth, told)
         elif told is not None:
             out[row] = _with(panel, surest[row], told)
-    return out
+    return out, standing
 
 
 def _asked(panel: Panel, windows: Sequence[Growth], growth: Growth, left: float) -> Asked:
@@ -203,11 +210,10 @@ def _goes_on(
     windows: Sequence[Growth], growth: Growth, now: Evidence, ago: Evidence | None
 ) -> bool:
     """Return whether the whole life says so, a while ago too, and no window says otherwise."""
+    # What bends loses evidence with every look, what goes on gains it.
+    seen = ago is not None and AGO <= ago.odds <= now.odds + LOST
     if growth.remembered > 0:
         seen = now.odds >= REMEMBERED
-    else:
-        # What bends loses evidence with every look, what goes on gains it.
-        seen = now.odds >= ENOUGH and ago is not None and AGO <= ago.odds <= now.odds + LOST
     bent = any(g.share > MOST_OF_LIFE and g.against_warm_up < -VETO for g in windows)
     life = max((g.end - g.start) / g.share for g in windows)
     # What has grown ever since it began is most often still filling.
@@ -355,7 +361,7 @@ def _finding(
         time_to_breach_high=time_left.high if time_left else None,
         state=state,
         cause=_cause(panel.signal, labels, growth, verdict, time_left),
-        evidence=_evidence(panel, row, growth, time_left),
+        evidence=_evidence(panel, row, labels, growth, time_left),
         runbook="LeadlineLeak",
     )
 
@@ -372,7 +378,7 @@ def _start(panel: Panel, row: int) -> float:
 
 
 def _evidence(
-    panel: Panel, row: int, growth: Growth, time_left: Breach | None
+    panel: Panel, row: int, labels: Labels, growth: Growth, time_left: Breach | None
 ) -> dict[str, object]:
     """Return what a person needs to check the finding: the fit, and what it was told from."""
     per, per_load_unit = per_load(panel, row, growth)
@@ -392,6 +398,7 @@ def _evidence(
         "per": per,
         "slope_per_load": per_load_unit,
         "unlike_peers": unlike_peers(panel, row, growth),
+        "stands": growth.stands and _cause(panel.signal, labels, growth, "leak", time_left),
         "shape": growth.winner,
         "against_standing": round(growth.against_standing, 2),
         "against_warm_up": round(growth.against_warm_up, 2),

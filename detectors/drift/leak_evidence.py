@@ -27,10 +27,12 @@ from detectors.drift.evidence_design import (
     MOST_UNITS,
     Base,
     Design,
+    IntArray,
     Noise,
     Singles,
     design,
     grid,
+    stepped,
 )
 
 UNIT = 900.0  # seconds of a unit, at least, unless life is too short for that
@@ -48,6 +50,8 @@ PRIOR = {"ended": -1.0}  # nats; a leak that is over is rarer than one that is n
 LOG_ROOT_2PI = 0.5 * float(np.log(2 * np.pi))
 TINY = 1e-300
 CLOSEST = 1e-9  # what is left of a series at least, as a share of it
+SUDDEN = 8.0  # times the usual change from point to point: may be a step,
+JUMP = -8.0  # nats that it takes to be one: its place is one of many, its size any
 NEGLIGIBLE = 14.0  # nats below the best shape at its best size that still count
 
 
@@ -76,12 +80,15 @@ class Evidence:
 
     Attributes:
         odds: Log of the odds of growth that goes on to all that ends, in nats.
+        beside: The same where the level may have jumped once as well. It keeps growth from being
+            overlooked beside a jump; it is more easily mistaken about what wanders in jumps.
         slope: Units per second of the line.
         error: Its standard error, over onsets, noises and bases.
         age: Seconds since it began.
     """
 
     odds: float
+    beside: float
     slope: float
     error: float
     age: float
@@ -103,10 +110,11 @@ def weigh(panel: Panel, asked: Sequence[Asked]) -> list[Evidence | None]:
         level = np.median(values[:, : max(4, points // EIGHT)], axis=1)
         room = np.array([asked[place].room for place, _ in some]) + values[:, -1] - level
         told = _compare(values, np.maximum(room, np.abs(level) * QUANTUM + 1e-12), model)
-        for (place, _), odds, slope, error, age in zip(some, *told, strict=True):
+        for (place, _), odds, beside, slope, error, age in zip(some, *told, strict=True):
             out[place] = Evidence(
-                float(odds), float(slope) / 3600, float(error) / 3600, float(age) * 3600
-            )
+                float(odds), float(beside), float(slope) / 3600, float(error) / 3600,
+                float(age) * 3600,
+            )  # fmt: skip
     return out
 
 
@@ -128,10 +136,8 @@ def _units(
     return (width, units[0]) if usable[0] else None
 
 
-def _compare(
-    values: FloatArray, room: FloatArray, model: Design
-) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Return odds, slope an hour, its error, and hours since the onset, (s,) each.
+def _compare(values: FloatArray, room: FloatArray, model: Design) -> tuple[FloatArray, ...]:
+    """Return odds, those beside a jump, slope an hour, its error, hours since the onset; (s,) each.
 
     Args:
         values: (s, n) points.
@@ -140,12 +146,44 @@ def _compare(
     """
     scale = np.maximum(np.ptp(values, axis=1), 1e-6 * room)
     y = (values - values.mean(axis=1, keepdims=True)) / scale[:, None]
-    sums = _Sums(room / scale, model)
-    fits = [fit for noise in model.noises for fit in _fits(y, noise)]
-    top = np.max([fit.best for fit in fits], axis=0)
+    every = np.arange(len(y))
+    fits = [fit for noise in model.noises for fit in _fits(y, every, noise)]
+    share = room / scale
+    odds, slope, error, age = _told(fits, share, model)
+    beside = odds.copy()
+    jumps = _jumps(y)
+    for point, rows in jumps.items():
+        some = np.array(rows)
+        for noise in stepped(model, point, JUMP):
+            fits += _fits(y[some], some, noise)
+    if jumps:
+        some = np.concatenate([np.array(rows) for rows in jumps.values()])
+        beside[some] = _told(fits, share, model)[0][some]
+    return odds, beside, slope * scale, error * scale, age
+
+
+def _told(
+    fits: Sequence[_Fit], share: FloatArray, model: Design
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Return odds, slope, its error and age of series whose room is *share* (s,) of their range."""
+    top = np.full(len(share), -np.inf)
     for fit in fits:
-        sums.add(fit, top)
-    return sums.told(scale)
+        top[fit.of] = np.maximum(top[fit.of], fit.best)
+    sums = _Sums(share, model)
+    for fit in fits:
+        sums.add(fit, top[fit.of])
+    return sums.told()
+
+
+def _jumps(y: FloatArray) -> dict[int, list[int]]:
+    """Return the point in which a series may have a jump, and the series of each."""
+    out: dict[int, list[int]] = defaultdict(list)
+    if y.shape[1] >= LEAST_UNITS:
+        change = np.abs(y[:, 2:] - y[:, :-2])  # one within a point is seen from its neighbours
+        most = change.max(axis=1)
+        for row in np.flatnonzero(most > SUDDEN * np.median(change, axis=1)).tolist():
+            out[int(change[row].argmax()) + 1].append(row)
+    return out
 
 
 @dataclass(frozen=True)
@@ -153,27 +191,29 @@ class _Fit:
     """Series under one noise and one base.
 
     Attributes:
+        of: (s,) which series.
         base: The base.
         length: (s, members) best size of each shape times its length.
         rest: (s,) what is left without any.
         best: (s,) log likelihood of the best shape at its best size.
     """
 
+    of: IntArray
     base: Base
     length: Singles
     rest: FloatArray
     best: FloatArray
 
 
-def _fits(y: FloatArray, noise: Noise) -> Iterator[_Fit]:
-    """Yield the fits of *y* (s, n) under one noise."""
+def _fits(y: FloatArray, of: IntArray, noise: Noise) -> Iterator[_Fit]:
+    """Yield the fits of *y* (s, n), which are series *of*, under one noise."""
     white = y @ noise.whiten.T
     for base in noise.bases:
         z = white - (white @ base.columns) @ base.columns.T
         rest = (z**2).sum(axis=1) + noise.spread * QUANTUM**2
         length: Singles = (z.astype(np.float32) @ noise.shapes.T) * base.per
         left = np.maximum(rest - np.abs(length).max(axis=1, initial=0.0) ** 2, CLOSEST * rest)
-        yield _Fit(base, length, rest, base.constant - base.free / 2 * np.log(left))
+        yield _Fit(of, base, length, rest, base.constant - base.free / 2 * np.log(left))
 
 
 class _Sums:
@@ -203,7 +243,7 @@ class _Sums:
     def add(self, fit: _Fit, top: FloatArray) -> None:
         """Add what is likely enough, next to the best shape at its best size (s,), to count."""
         free = fit.base.free / 2
-        self._other += np.exp(fit.base.constant - free * np.log(fit.rest) - top)
+        self._other[fit.of] += np.exp(fit.base.constant - free * np.log(fit.rest) - top)
         # The likelihood at the best size is the most that all sizes together can have.
         most = np.exp((fit.base.constant - top + NEGLIGIBLE) / free)  # of what is left
         enough = np.sqrt(np.maximum(fit.rest - most, 0.0))
@@ -212,11 +252,14 @@ class _Sums:
         if not len(rows):
             return
         length = fit.length[rows, members].astype(np.float64)
-        rest = fit.rest[rows]
+        rest, series = fit.rest[rows], fit.of[rows]
         left = np.maximum(rest - length**2, CLOSEST * rest)
         error = np.sqrt(left / fit.base.free) / fit.base.length[members]
         best = length / fit.base.length[members]
-        low, high = self._share[rows] * self._low[members], self._share[rows] * self._high[members]
+        low, high = (
+            self._share[series] * self._low[members],
+            self._share[series] * self._high[members],
+        )
         nats = fit.base.constant - free * np.log(left) + self._prior[members] - top[rows]
         likely, size = _integrated(best, error, low, high)
         both = self._is_step[members]  # a level falls as well as it rises
@@ -226,21 +269,21 @@ class _Sums:
         weight = likely * np.exp(nats)
         line = self._is_line[members]
         count = len(self._line)
-        self._other += np.bincount(rows[~line], weight[~line], count)
-        rows, weight, size = rows[line], weight[line], size[line]
+        self._other += np.bincount(series[~line], weight[~line], count)
+        series, weight, size = series[line], weight[line], size[line]
         doubt = np.minimum(error[line], size) ** 2
-        self._line += np.bincount(rows, weight, count)
-        self._slope += np.bincount(rows, weight * size, count)
-        self._square += np.bincount(rows, weight * (size**2 + doubt), count)
-        self._age += np.bincount(rows, weight * self._ages[members[line]], count)
+        self._line += np.bincount(series, weight, count)
+        self._slope += np.bincount(series, weight * size, count)
+        self._square += np.bincount(series, weight * (size**2 + doubt), count)
+        self._age += np.bincount(series, weight * self._ages[members[line]], count)
 
-    def told(self, scale: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        """Return odds, slope, its error and age; the slope in units of *scale* (s,)."""
+    def told(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """Return odds, slope, its error and age."""
         line = np.maximum(self._line, TINY)
         odds = np.log(line) - np.log(np.maximum(self._other, TINY))
         slope = self._slope / line
         error = np.sqrt(np.maximum(self._square / line - slope**2, 0.0))
-        return odds, slope * scale, error * scale, self._age / line
+        return odds, slope, error, self._age / line
 
 
 def _integrated(

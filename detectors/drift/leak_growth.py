@@ -61,6 +61,8 @@ class Growth:
         level: Where its line stands now, if that was told by more than the window.
         ago: The same window as it was an eighth of it ago; None where it could not be judged.
         repeated: Whether the life is long enough for such a window.
+        stands: Whether, once told as a leak, it still is one: what there is speaks for it, though
+            not as clearly as it takes to be told.
     """
 
     row: int
@@ -84,6 +86,7 @@ class Growth:
     level: float | None = None
     ago: Growth | None = None
     repeated: bool = False
+    stands: bool = False
 
     @cached_property
     def late(self) -> float:

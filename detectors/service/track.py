@@ -1,7 +1,8 @@
 """Findings over time: one judgement that differs neither starts nor ends a page.
 
 watch -> firing at once (the detector has its own doubts behind it); firing -> watch or ended only
-after `CALM` judgements on new data in a row, so that a page doesn't flicker.
+once it no longer stands (`detectors.hold`) and after `CALM` judgements on new data in a row, so
+that a page doesn't flicker.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 
 from catalog.panel import FloatArray, Labels, Panel
 from detectors.finding import Finding
+from detectors.hold import stands
 
 CALM: Final = 3
 """Judgements on new data without the finding until it ends."""
@@ -24,7 +26,7 @@ KEPT: Final = 90 * 86400.0
 KEPT_WATCH: Final = 86400.0
 """Seconds that findings are kept which ended without ever firing."""
 
-Presence = Literal["reports", "drained", "silent", "idle", "lost"]
+Presence = Literal["reports", "restarted", "drained", "silent", "idle", "lost"]
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class Tracked:
         calm: Judgements in a row in which it wasn't firing (or wasn't there).
         why: Why it ended, one clause; empty while it hasn't.
         fired: Whether it ever fired.
+        last: Unix seconds of the data on which it fired last.
     """
 
     finding: Finding
@@ -46,19 +49,33 @@ class Tracked:
     calm: int = 0
     why: str = ""
     fired: bool = False
+    last: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-able values for the ledger."""
         return {
             "finding": self.finding.to_dict(), "first": self.first, "changed": self.changed,
-            "calm": self.calm, "why": self.why, "fired": self.fired,
+            "calm": self.calm, "why": self.why, "fired": self.fired, "last": self.last,
         }  # fmt: skip
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Tracked:
         """Return what `to_dict` wrote."""
         rest = {name: data[name] for name in ("first", "changed", "calm", "why", "fired")}
-        return cls(Finding.from_dict(data["finding"]), **rest)
+        # Ledgers of before do not have the last one.
+        return cls(Finding.from_dict(data["finding"]), **rest, last=data.get("last", 0.0))
+
+    def stands(self, now: Finding | None, at: float) -> bool:
+        """Return whether what fired still stands at a judgement that does not say so.
+
+        Args:
+            now: What was found of it instead; None for nothing.
+            at: Unix seconds of the data.
+        """
+        since = self.finding.since
+        return self.finding.state == "firing" and stands(
+            self.last if since is None else since, self.last, now, at
+        )
 
 
 def follow(
@@ -100,12 +117,17 @@ def follow(
 def _seen(before: Tracked | None, finding: Finding, fresh: bool, now: float) -> Tracked:
     fires = finding.state == "firing"
     if before is None:
-        return Tracked(finding, first=now, changed=now, fired=fires)
-    before = replace(before, fired=before.fired or fires)
+        return Tracked(finding, now, now, fired=fires, last=finding.as_of if fires else 0.0)
+    if fires:
+        before = replace(before, fired=True, last=finding.as_of)
     was = before.finding.state
     if fires or was != "firing":
         changed = before.changed if was == finding.state else now
         return replace(before, finding=finding, calm=0, changed=changed, why="")
+    if before.stands(finding, finding.as_of):
+        cause = finding.evidence.get("stands") or before.finding.cause
+        told = replace(finding, state="firing", verdict=before.finding.verdict, cause=cause)
+        return replace(before, finding=told, calm=0)
     calm = before.calm + fresh
     if calm < CALM:
         return replace(before, finding=replace(finding, state="firing"), calm=calm)
@@ -117,11 +139,14 @@ def _missed(before: Tracked, presence: Presence, now: float) -> Tracked:
     # about the ratio: the page stays, as of then.
     if presence in {"silent", "idle"} and now - before.finding.as_of < SILENT:
         return before
+    if presence == "reports" and before.stands(None, now):
+        return replace(before, calm=0)
     calm = before.calm + 1
     if calm < CALM:
         return replace(before, calm=calm)
     why = {
         "reports": "no longer found",
+        "restarted": "its process was started anew",
         "drained": "its process or pod is gone",
         "silent": "its node stopped reporting",
         "idle": "nothing was tried any longer",
@@ -184,6 +209,8 @@ class Presences:
                 return "drained" if seen.recent.any() else "lost"
             return "reports" if seen.recent[matching].any() else "drained"
         if seen.sampled[row]:
+            if _started_since(panel, row, finding.as_of):
+                return "restarted"
             return "reports" if seen.recent[row] else "idle"
         place = panel.labels[row]
         beside = place.get("node") in seen.reporting
@@ -207,6 +234,14 @@ class _Seen:
         return self._rows.get(
             frozenset(pair for pair in labels.items() if pair[1] and pair[0] in self._names)
         )
+
+
+def _started_since(panel: Panel, row: int, then: float) -> bool:
+    """Return whether the process of a series was started after *then*."""
+    if panel.starts is None:
+        return False
+    known = panel.starts[row][np.isfinite(panel.starts[row])]
+    return bool(len(known) and known[-1] > then)
 
 
 def _left_its_node(around: Mapping[str, Panel], place: Labels) -> bool:

@@ -65,15 +65,43 @@ def test_eight_leaking_ranks_are_one_incident_and_the_soonest_leads() -> None:
     assert "DP" not in str(incident.labels)
 
 
-def test_an_incident_ends_only_after_several_judgements_without_it() -> None:
-    """One cycle that differs neither ends an incident nor opens a second one."""
+def test_an_incident_ends_an_eighth_of_its_time_after_it_was_seen_last() -> None:
+    """What was seen for two hours is neither over, nor a second page, for a look that differs."""
     life = Life()
-    first = life.judge(leak(0))
-    assert life.judge(times=CALM - 1).state == "firing"
-    assert life.judge(leak(0)).id == first.id
-    assert life.judge(times=CALM - 1).state == "firing"
+    first = life.judge(leak(0, at=life.now + 60))
+    assert life.judge(times=14).state == "firing"
+    assert life.judge(leak(0, at=life.now + 60)).id == first.id
+    assert life.judge(times=14 + CALM - 1).state == "firing"
     over = life.judge()
     assert (over.id, over.state, over.why) == (first.id, "ended", "no longer found")
+
+
+def test_a_leak_stands_while_what_is_found_speaks_for_it() -> None:
+    """Not clear enough to fire is not over; what it would say as a leak is what is said."""
+    life = Life()
+    first = life.judge(leak(0, at=life.now + 60))
+    for _ in range(100):
+        doubt = leak(0, at=life.now + 60, state="watch", verdict="warm_up", cause="Too early.",
+                     evidence={"stands": "It grows."})  # fmt: skip
+        incident = life.judge(doubt)
+    assert (incident.id, incident.state) == (first.id, "firing")
+    (finding,) = (one.finding for one in life.tracked.values())
+    assert (finding.verdict, finding.cause) == ("leak", "It grows.")
+
+
+def test_a_restart_ends_a_leak_at_once() -> None:
+    """Whoever restarts the process must not look at its page for hours."""
+    life = Life()
+    life.judge(leak(0, at=life.now + 60, since=0.0))
+    over = life.judge(times=CALM, presence="restarted")
+    assert (over.state, over.why) == ("ended", "its process was started anew")
+    fired = leak(0, at=1000.0)
+    values = np.ones((1, 30))
+    times = np.arange(0.0, 1800.0, 60.0)
+    before = Panel(fired.signal, times, values, (dict(fired.labels),), starts=0 * values)
+    assert Presences({fired.signal: before})(fired) == "reports"
+    starts = np.where(times > 1200, 1200.0, 0.0)[None]
+    assert Presences({fired.signal: replace(before, starts=starts)})(fired) == "restarted"
 
 
 def test_nothing_ends_while_its_signal_brings_no_new_points() -> None:
@@ -164,7 +192,7 @@ def test_severity_rises_at_once_as_an_alert_of_its_own_and_falls_late() -> None:
 def test_an_incident_that_ended_undelivered_is_still_delivered() -> None:
     """Alertmanager was down for all of its life: somebody must hear of it all the same."""
     life = Life()
-    life.judge(leak(0))
+    life.judge(leak(0, since=1e6))
     over = life.judge(times=CALM)
     assert over.state == "ended"
     assert outgoing([over], life.now) == [over]
