@@ -185,7 +185,10 @@ def _leaks(
         if told is not None and told.odds >= STANDS:
             standing[row] = replace(_with(panel, surest[row], told), stands=True)
         if told is not None:
-            quiet = any(g.remembered > 0 or g.against_warm_up > MOST_MARGIN for g in clear)
+            quiet = any(
+                g.remembered > 0 or (g.share > PART_OF_LIFE and g.against_warm_up > MOST_MARGIN)
+                for g in clear
+            )
             if max(told.odds, told.beside) < ENOUGH and not quiet:
                 continue  # no window of what wanders is clearer than all of it
             if not _goes_on(windows, surest[row], told, ago.get(row)):
