@@ -100,9 +100,10 @@ def _slowed() -> str:
 
 
 def _link_down() -> str:
-    """Return links that are down and were up within a day, and RDMA ports that went down lately.
+    """Return links that were up within a day and are down, and RDMA ports that fell otherwise.
 
-    A port without a cable, and one that was taken out of use, was never up.
+    A port without a cable, and one that was taken out of use, was never up. One that came back may
+    run at a part of its speed.
     """
     port = f"by ({', '.join(_HOST)}, device, port)"
     link = f"by ({', '.join(_GPU)}, link)"
@@ -112,7 +113,9 @@ def _link_down() -> str:
         f"1 - max {by} ({state}) == 1 and max {by} (max_over_time({state}[1d])) == 1"
         for state, by in states
     ]
-    return " or ".join((*down, f"max {port} (increase({downs}[15m])) > 0"))
+    speed = _name("infiniband_rate_bytes_per_second")
+    slower = f"max {port} ({speed}) / max {port} (max_over_time({speed}[1d])) < 1"
+    return " or ".join((*down, slower, f"max {port} (increase({downs}[15m])) > 0"))
 
 
 def alerts(_: Config) -> tuple[Alert, ...]:
@@ -186,10 +189,11 @@ def alerts(_: Config) -> tuple[Alert, ...]:
         ),
         Alert(
             "LeadlineLinkDown", "ticket", _link_down(),
-            "An RDMA port or an NVLink is down, or came and went.",
-            "It was up within the last day and has been down for 5 minutes, or went down in the "
-            f"last 15 (limit 0{where(*_HOST, 'device', 'port', 'gpu', 'uuid', 'link')}). "
-            "KV transfers over it fail, or take another way.",
+            "An RDMA port or an NVLink is down or slow, or came and went.",
+            "It was up within the last day and for 5 minutes has been down or below its speed, or "
+            "it went down in the last 15 (limit 0"
+            f"{where(*_HOST, 'device', 'port', 'gpu', 'uuid', 'link')}). "
+            "KV transfers over it fail, are slow, or take another way.",
             wait="5m", group=GROUP,
         ),
         Alert(
