@@ -108,7 +108,11 @@ class Gpu:
                 self._busy[index] = future
                 problems.append(f"GPU {index}: no answer in time")
                 continue
-            one = future.result()
+            try:
+                one = future.result()
+            except Exception as error:  # noqa: BLE001 - what one GPU answers costs no other's
+                problems.append(f"GPU {index}: {_line(error)}")
+                continue
             result.families.take(one.families)
             answers[index] = self._devices[index].answers
             if one.problem:

@@ -12,6 +12,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from benchmarks.gpu_record import PID, Replayer
 from catalog.config import Config
@@ -482,6 +484,31 @@ def test_no_driver_is_no_error() -> None:
     result = Gpu(NoDriver("idle")).tasks(look())[""].run()
     assert result.problem == ""
     assert result.families.write() == b""
+
+
+ODD = st.one_of(
+    st.none(), st.integers(-2, 2**64), st.text(max_size=3), st.just([]), st.just({}),
+    st.lists(st.integers(-1, 2), max_size=5), st.just({"used": None, "gpu": "x", "pid": []}),
+    st.sampled_from(sorted(ERRORS)).map(lambda name: {"error": name}),
+)  # fmt: skip
+
+
+@given(st.dictionaries(st.sampled_from(sorted(ANSWERS["decode"])), ODD, max_size=8))
+def test_whatever_the_binding_answers_costs_no_other_gpu(odd: dict[str, Any]) -> None:
+    """A page that can be written, with each GPU on it; the one that is sound in full."""
+
+    class Half(Node):
+        def _answer(self, name: str, arguments: tuple[Any, ...]) -> Any:
+            self._answers = mixed if arguments and arguments[0] == 0 else ANSWERS["decode"]
+            return super()._answer(name, arguments)
+
+    mixed = {**ANSWERS["decode"], **odd}
+    result = twice(Gpu(Half("decode", gpus=2)))
+    result.families.write()
+    assert values(result, "up", "gpu").keys() == {("0",), ("1",)}
+    assert values(result, "up", "gpu")["1",] == 1
+    assert values(result, "power_watts", "gpu")["1",] > 0
+    assert values(result, "sm_active_ratio", "gpu")["1",] >= 0
 
 
 def test_what_a_gpu_cannot_tell_is_absent() -> None:
