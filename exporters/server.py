@@ -26,6 +26,7 @@ from exporters.budget import Budget
 from exporters.memory import give_back_large_blocks
 from exporters.scrape import Exporter
 from exporters.targets.places import Place, Places
+from exporters.unhindered import unhindered
 from exporters.web.handler import Handler, Request
 from exporters.web.listen import Settings, Web
 from exporters.web.on_request import OnRequest
@@ -187,6 +188,11 @@ def run(
         the log.
     """
     give_back_large_blocks()
+    with unhindered():
+        return _run(config, stop, only)
+
+
+def _run(config: Config, stop: threading.Event | None, only: Collection[str] | None) -> int:
     listen = config.exporter.listen
     try:
         web = Web(config.exporter.web_config_file)

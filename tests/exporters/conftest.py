@@ -171,6 +171,7 @@ class FakeServers(ThreadingHTTPServer):
     """Servers by path: the pages given, and ways to misbehave."""
 
     daemon_threads = True
+    request_queue_size = 128
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Behaviour)

@@ -90,7 +90,7 @@ def test_a_page_within_its_share_is_never_dropped() -> None:
             greedy.take(40)  # its share of 8, and all that is left for larger ones
         for name in "abc":
             taken = 0
-            with pytest.raises(OverBudgetError, match="4 targets"), pages.room(name) as room:
+            with pytest.raises(OverBudgetError, match="4 targets"), pages.room(name) as room:  # noqa: PT012
                 room.take(8)
                 taken = room.size
                 room.take(1)
