@@ -13,7 +13,6 @@ from benchmarks.detect_series import DAY, MIB, ORIGIN
 from catalog.config import load
 from catalog.panel import FloatArray, Labels, Panel
 from catalog.signal import Signal
-from detectors.drift.leak_windows import EIGHTH
 from detectors.drift.live import LiveLeaks, key
 from detectors.drift.live_state import LiveState
 from detectors.service.checkpoint import Checkpoint
@@ -26,6 +25,7 @@ STEP = 60.0
 FIRST = round(ORIGIN / STEP)
 PROCESSES = 10  # of a server
 SERVERS = 20  # of a deployment
+PIECE = 2_000_000  # cells fed at once
 BEGUN = DAY  # points since which the leaks leak
 
 
@@ -62,7 +62,7 @@ class Fleet:
         """Return points *first* to *last* (exclusive) of some processes."""
         columns = np.arange(first, last)
         since = np.maximum(columns - (self._noise.shape[1] - BEGUN), 0)
-        quiet = self._noise[self._of[rows]][:, columns % self._noise.shape[1]]
+        quiet = self._noise[:, columns % self._noise.shape[1]][self._of[rows]]
         out: FloatArray = quiet + self._leak[rows][:, None] * since
         return out
 
@@ -115,7 +115,7 @@ def fed(fleet: Fleet, series: int) -> LiveState:
     leaks = LiveLeaks(LEAK, state)
     names = tuple(_labels(i) for i in range(series))
     rows = state.rows([key(one) for one in names])
-    some = max(EIGHTH, 20_000_000 // series)
+    some = max(1, PIECE // series)
     for first in range(0, fleet.end - 60, some):
         last = min(first + some, fleet.end - 60)
         values = fleet.values(first, last)

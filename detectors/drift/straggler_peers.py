@@ -17,6 +17,7 @@ from detectors.drift.leak_twins import PLACE
 BIN = 900.0  # seconds
 HISTORY = 86_400.0  # seconds that tell what load does
 LEAST_LOAD = 0.2  # utilisation below which clock, power and heat say nothing
+NEWEST = 8  # points in which a start time is looked for
 RANGE = 0.2  # beyond the loads of the others, in logarithm
 Place = tuple[tuple[str, str], ...]
 
@@ -62,7 +63,21 @@ class Peers:
 
 
 def groups(panel: Panel, pools: Mapping[tuple[str, str], Place]) -> list[tuple[Place, list[int]]]:
-    """Return the rows of peers with their place: same pool, and of processes the same kind."""
+    """Return the rows of peers with their place: same pool, and of processes the same kind.
+
+    The answer for the last processes is kept: cycle after cycle they are the same.
+    """
+    if "gpu" in panel.labels[0]:
+        return _groups(panel, pools)
+    if _LAST[0][0] is not panel.labels:
+        _LAST[0] = panel.labels, _groups(panel, pools)
+    return _LAST[0][1]
+
+
+_LAST: list[tuple[tuple[Labels, ...], list[tuple[Place, list[int]]]]] = [((), [])]
+
+
+def _groups(panel: Panel, pools: Mapping[tuple[str, str], Place]) -> list[tuple[Place, list[int]]]:
     out: dict[object, list[int]] = defaultdict(list)
     for row, labels in enumerate(panel.labels):
         if "gpu" in labels:
@@ -96,22 +111,26 @@ def newest_starts(panels: Mapping[str, Panel]) -> dict[tuple[str, str], float]:
     """Return when what runs now was started, by ("server" or "node", name)."""
     out: dict[tuple[str, str], float] = {}
 
-    def note(labels: Labels, started: FloatArray) -> None:
-        known = started[-8:]
-        known = known[np.isfinite(known)]
-        for name in ("server", "node") if len(known) else ():
+    def note(labels: Labels, started: float) -> None:
+        for name in ("server", "node"):
             if labels.get(name):
                 key = (name, labels[name])
-                out[key] = max(out.get(key, 0.0), float(known[-1]))
+                out[key] = max(out.get(key, 0.0), started)
 
     told = panels.get("instance_start")
-    for row, labels in enumerate(told.labels if told is not None else ()):
-        note(labels, told.values[row])  # type: ignore[union-attr]
+    arrays = [] if told is None else [(told.labels, told.values)]
     for name in HOSTS:
         panel = panels.get(name)
         if panel is not None and panel.starts is not None:
-            for row, labels in enumerate(panel.labels):
-                note(labels, panel.starts[row])
+            arrays.append((panel.labels, panel.starts))
+    for labels, starts in arrays:
+        if not starts.shape[1]:
+            continue
+        late = starts[:, : -NEWEST - 1 : -1]
+        known = np.isfinite(late)
+        newest = late[np.arange(len(late)), known.argmax(axis=1)]
+        for row in np.flatnonzero(known.any(axis=1)).tolist():
+            note(labels[row], float(newest[row]))
     return out
 
 

@@ -55,12 +55,12 @@ class Histories:
 
     def follow(self, panel: Panel, keys: list[str]) -> None:
         """Take the points of the series that are here, known by *keys*; what is known now wins."""
-        if not len(panel.times):
+        if not len(panel.times) or not self._rows:
             return
         first = round(float(panel.times[0]) / self._step)
         last = first + len(panel.times)
         if not self._arrays:
-            self._first = max(first, last - self.points)
+            self._first = last - self.points
         self._room(last)
         self._end = max(self._end, last)
         if keys is not self._places[0]:
@@ -116,6 +116,8 @@ class Histories:
         ]
         if len(keep) == len(self._labels):
             return
+        if not keep:
+            self._arrays = {}
         self._labels = [self._labels[row] for row in keep]
         self._rows = {key(one): row for row, one in enumerate(self._labels)}
         self._arrays = {name: array[keep] for name, array in self._arrays.items()}

@@ -221,19 +221,23 @@ class _Seen:
     """One panel: which series it has, and which of them report."""
 
     def __init__(self, panel: Panel) -> None:
-        self._names = {name for labels in panel.labels for name in labels}
-        self._rows: dict[frozenset[tuple[str, str]], int] = {}
+        self._names: set[str] = set().union(*panel.labels)
+        # All but a few others are told apart by the first of these, without a look at each label.
+        self._by = next((name for name in ("server", "node") if name in self._names), "")
+        self._rows: dict[str, list[tuple[int, Labels]]] = {}
         for i, labels in enumerate(panel.labels):
-            self._rows.setdefault(frozenset(pair for pair in labels.items() if pair[1]), i)
+            self._rows.setdefault(labels.get(self._by, ""), []).append((i, labels))
         self.recent = _recent(panel)
         self.sampled = self.recent if panel.trials is None else _recent(panel, panel.trials)
         self.reporting = {panel.labels[i].get("node") for i in np.flatnonzero(self.recent)}
 
     def row(self, labels: Labels) -> int | None:
         """Return the row of the series with *labels* (`row_of`)."""
-        return self._rows.get(
-            frozenset(pair for pair in labels.items() if pair[1] and pair[0] in self._names)
-        )
+        wanted = {k: value for k, value in labels.items() if value and k in self._names}
+        for i, one in self._rows.get(wanted.get(self._by, ""), ()):
+            if {k: value for k, value in one.items() if value} == wanted:
+                return i
+        return None
 
 
 def _started_since(panel: Panel, row: int, then: float) -> bool:
