@@ -24,6 +24,7 @@ _AT_GPU: Final = where("cluster", "node", "gpu", "uuid")
 _AT: Final = where("cluster", "node")
 _LINK: Final = 0.99
 _SLOWED: Final = 0.05
+_THROTTLED: Final = 0.1
 
 
 def _name(metric: str) -> str:
@@ -90,6 +91,15 @@ def _link_degraded() -> str:
         f"{network} < {_LINK:g} or min {by} ({lanes}) < {_LINK:g} "
         f"or min by ({', '.join(_GPU)}) ({generation} and {_on(_GPU)} {busy}) < {_LINK:g}"
     )
+
+
+def _throttled() -> str:
+    """Return the share of periods in which a cgroup had used its processor time up."""
+    sides = (
+        f"max by ({', '.join(_CONTAINER)}) (increase({_name(f'container_cpu_{what}_total')}[15m]))"
+        for what in ("throttled_periods", "periods")
+    )
+    return f"{promql.ratio(*sides)} > {_THROTTLED:g}"
 
 
 def _slowed() -> str:
@@ -186,6 +196,14 @@ def alerts(_: Config) -> tuple[Alert, ...]:
             '{{ $value | printf "%.0f" }} processes were killed on the host in the last 15 minutes '
             f"(limit 0{_AT}), and a vLLM process there began within them.",
             wait="0m", keep="30m", group=GROUP,
+        ),
+        Alert(
+            "LeadlineCpuThrottled", "ticket", _throttled(),
+            "A limit of processor time holds a vLLM server back.",
+            "It reached the limit in {{ $value | humanizePercentage }} of the periods of the last "
+            f"15 minutes (limit {_THROTTLED:.0%}{where(*_CONTAINER)}). Each time all its processes "
+            "stand still until the next period, up to 100 ms, and with them the GPUs.",
+            wait="10m", keep="15m", group=GROUP,
         ),
         Alert(
             "LeadlineLinkDown", "ticket", _link_down(),

@@ -57,6 +57,13 @@ CONTAINER: Final[tuple[Metric, ...]] = (
            "out of memory (oom), processes killed (oom_kill).", (*LEVELS["container"], "event"),
            traps=("Version 1 of cgroups tells max and oom_kill alone, and counts pages of cache "
                   "in max.",)),
+    ours("container", "container_cpu_periods_total", "count",
+         "Periods in which the server's cgroup had a limit of processor time.", "counter",
+         traps="Absent without a limit."),
+    ours("container", "container_cpu_throttled_periods_total", "count",
+         "Periods in which it reached that limit and had to wait for the next one.", "counter"),
+    ours("container", "container_cpu_throttled_seconds_total", "seconds",
+         "Time that it waited so, of all processors together.", "counter"),
     Metric("leadline_container_pressure_seconds_total", "counter", "seconds",
            "Time that some or all tasks of the server's cgroup waited for a resource.",
            (*LEVELS["container"], "resource", "kind")),

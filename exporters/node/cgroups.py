@@ -27,13 +27,15 @@ _HIERARCHIES: Final = (("memory", "memory"), ("", "unified"), ("", ""))
 class Place(NamedTuple):
     """A memory cgroup: where its hierarchy is mounted, its folder there, and its own path.
 
-    `pressure` is its folder in version 2, where the process is in a cgroup of both.
+    `pressure` is its folder in version 2, where the process is in a cgroup of both; `cpu` where its
+    processor time is limited.
     """
 
     mount: Path
     folder: Path
     path: PurePosixPath
     pressure: Path | None = None
+    cpu: Path | None = None
 
 
 def first(mount: Path) -> bool:
@@ -65,10 +67,10 @@ def place(look: Look, pid: int) -> Place | None:
             continue
         folder = mount / path.relative_to(_ROOT)
         if (folder / usage(mount)).exists():
-            return Place(mount, folder, path, _pressure(look, mount, folder, paths))
+            return Place(mount, folder, path, *_beside(look, mount, folder, paths))
         if (mount / usage(mount)).exists() and _paths(look.proc / "self") == paths:
             # In one container with it: only that container's part is mounted, as the root.
-            return Place(mount, mount, path, _pressure(look, mount, mount, paths))
+            return Place(mount, mount, path, *_beside(look, mount, mount, paths))
     if outside:
         raise ValueError(
             f"cgroup {outside} lies outside of what is mounted at {look.cgroup}: mount the host's "
@@ -77,12 +79,21 @@ def place(look: Look, pid: int) -> Place | None:
     return None
 
 
-def _pressure(look: Look, mount: Path, folder: Path, paths: dict[str, str]) -> Path | None:
-    """Return where version 2 has the pressure of what *folder* is; None without version 2."""
+def _beside(
+    look: Look, mount: Path, folder: Path, paths: dict[str, str]
+) -> tuple[Path | None, Path | None]:
+    """Return where pressure and processor time of what *folder* is are told.
+
+    Version 2 has all in one place; beside version 1 it may know the pressure.
+    """
     if not first(mount):
-        return folder
-    path = _whole(look, "", "unified", paths) if "" in paths else None
-    return None if path is None else look.cgroup / "unified" / path.relative_to(_ROOT)
+        return folder, folder
+    found: list[Path | None] = []
+    for controller, name in (("", "unified"), ("cpu", "cpu")):
+        path = _whole(look, controller, name, paths) if controller in paths else None
+        there = look.cgroup / name
+        found.append(None if path is None else there / path.relative_to(_ROOT))
+    return found[0], found[1]
 
 
 def _whole(look: Look, controller: str, name: str, paths: dict[str, str]) -> PurePosixPath | None:

@@ -1,4 +1,4 @@
-"""Collector `container`: memory, kills and pressure of the cgroups that the vLLM servers run in.
+"""Collector `container`: what the cgroups that the vLLM servers run in hold, and hold back.
 
 Version 1, version 2, and hybrid hosts, where version 1 keeps the accounts and version 2 knows the
 pressure.
@@ -80,6 +80,7 @@ def collect(look: Look, instance: Instance) -> Result:
                 labels = {**instance.place, "cgroup": name}
                 if _add(result, labels, place):
                     _pressure(result, labels, place)
+                    _cpu(result, labels, place)
             elif places[name] != place:
                 result.problem = f"two cgroups are called {name}: only the first is shown"
         except (FileNotFoundError, ProcessLookupError):
@@ -128,6 +129,25 @@ def _pressure(result: Result, labels: Mapping[str, str], place: Place) -> None:
         for kind, value in seconds.items():
             told = {**labels, "resource": resource, "kind": kind}
             result.families.add("leadline_container_pressure_seconds_total", told, value)
+
+
+def _cpu(result: Result, labels: Mapping[str, str], place: Place) -> None:
+    """Add what a limit of processor time did; nothing where there is none."""
+    if place.cpu is None:
+        return
+    try:
+        told = proc.table(place.cpu / "cpu.stat")
+    except OSError:
+        return  # a kernel without the controller
+    if not told.get("nr_periods"):
+        return
+    for name, value in (
+        ("periods_total", told["nr_periods"]),
+        ("throttled_periods_total", told.get("nr_throttled", 0)),
+        ("throttled_seconds_total",
+         told.get("throttled_usec", 0) / 1e6 or told.get("throttled_time", 0) / 1e9),
+    ):  # fmt: skip
+        result.families.add(f"leadline_container_cpu_{name}", labels, value)
 
 
 def _layout(mount: Path) -> _Layout:

@@ -74,11 +74,12 @@ def by(families: Families, name: str, *labels: str) -> dict[tuple[str, ...], flo
     PLACES, st.sampled_from(("first", "second", "hybrid")), st.booleans(),
     st.lists(st.none() | st.integers(2**20, 2**45), min_size=8, max_size=8),
     BYTES, BYTES, BYTES, BYTES, st.integers(0, 2**40), st.integers(0, 2**40),
+    st.integers(0, 2**40),
 )  # fmt: skip
 def test_a_cgroup_is_read_where_it_is_in_every_layout(
     place: str, layout: str, own: bool,
     limits: list[int | None], usage: int, inactive: int, anonymous: int, shmem: int,
-    kills: int, waited: int,
+    kills: int, waited: int, periods: int,
 ) -> None:  # fmt: skip
     """Usage, working set, the least limit above it, kills, pressure; from any namespace."""
     first = layout != "second"
@@ -113,8 +114,18 @@ def test_a_cgroup_is_read_where_it_is_in_every_layout(
         files[f"{mount}{OWN}/{usage_file}"] = "1\n"
         shown = os.path.relpath(place, OWN) if own else place[1:]
         ours = "/" if own else OWN
-        lines = [f"4:memory:/{shown}", f"1:name=systemd:/{shown}", f"0::/{shown}"]
-        wanted = {"first": lines[:2], "second": lines[2:], "hybrid": lines}[layout]
+        waits = f"throttled_time {waited}000" if first else f"throttled_usec {waited}"
+        stat = f"usage_usec 1\nnr_periods {periods}\nnr_throttled {periods // 3}\n{waits}\n"
+        cpu = "sys/fs/cgroup/cpu" if first else mount
+        files[f"{cpu}{place}/cpu.stat"] = stat
+        files[f"{cpu}{OWN}/cgroup.procs"] = ""
+        lines = [
+            f"8:cpu,cpuacct:/{shown}",
+            f"4:memory:/{shown}",
+            f"1:name=systemd:/{shown}",
+            f"0::/{shown}",
+        ]
+        wanted = {"first": lines[:3], "second": lines[3:], "hybrid": lines}[layout]
         mine = [line.partition(":/")[0] + f":{ours}" for line in wanted]
         files |= {"proc/20/cgroup": "\n".join(wanted) + "\n",
                   "proc/self/cgroup": "\n".join(mine) + "\n"}  # fmt: skip
@@ -123,6 +134,7 @@ def test_a_cgroup_is_read_where_it_is_in_every_layout(
         if first:
             namespace.mkdir()
             (namespace / "memory").symlink_to(root / f"{mount}{OWN}")
+            (namespace / "cpu").symlink_to(root / f"{cpu}{OWN}")
             if layout == "hybrid":
                 (namespace / "unified").symlink_to(root / f"{beside}{OWN}")
         else:
@@ -142,6 +154,12 @@ def test_a_cgroup_is_read_where_it_is_in_every_layout(
     assert killed["oom_kill",] == kills
     pressure = by(families, "container_pressure_seconds_total", "resource", "kind")
     assert pressure == ({("memory", "some"): waited / 1e6} if beside else {})
+    throttled = (
+        only(families, "container_cpu_periods_total"),
+        only(families, "container_cpu_throttled_periods_total"),
+        only(families, "container_cpu_throttled_seconds_total"),
+    )  # fmt: skip
+    assert throttled == ((periods, periods // 3, waited / 1e6) if periods else (None,) * 3)
     ((labels, _),) = families.samples("leadline_container_memory_bytes")
     assert labels["cgroup"] == place.rpartition("/")[2].replace(ID, ID[:12])
 
