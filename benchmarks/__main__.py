@@ -19,6 +19,10 @@ BENCHES: dict[str, tuple[str, str]] = {
     "detect": ("benchmarks.detect", "cost of judging 1,000 series x 7 days; quality with --data"),
     "detect-cost": ("benchmarks.detect_cost", "cost of screen, fit, replay and cycle"),
     "detect-compare": ("benchmarks.detect_compare", "how early and how quiet, beside peers"),
+    "detect-fleet": (
+        "benchmarks.detect_fleet",
+        "false pages and leads of a simulated fleet (an hour)",
+    ),
     "detect-drifts": ("benchmarks.detect_drifts", "falling, creep and forecast over many seeds"),
     "calibrate": ("benchmarks.calibrate", "the event simulation beside published tables"),
     "simulate": ("benchmarks.simulate", "cost of simulating a week of 24 GPUs as tables"),
