@@ -140,6 +140,7 @@ class Cycle:
             unknown=tuple(self._unknown),
             signals=statuses(self._names, self._detected(), self._memory, self._refused, limits),
             panels=dict(self._memory.panels),
+            past=self._memory.lives.past(one.finding for one in tracked.values()),
             events=(*before.events, *events)[-MAX_EVENTS:],
             away=self._memory.away,
             ledger_error=self._ledger.error,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, Protocol
@@ -24,7 +24,7 @@ from detectors.drift import judge as drift
 from detectors.drift.context import LimitsLike
 from detectors.drift.coverage import GLANCE
 from detectors.drift.live import LiveLeaks, key
-from detectors.drift.live_state import LiveState
+from detectors.drift.live_state import MOST_SERIES, LiveState
 from detectors.finding import Finding
 from detectors.service.checkpoint import Checkpoint
 from detectors.service.histories import Histories
@@ -48,6 +48,8 @@ UNASKED: Final = 6 * 3600.0
 """Seconds after which a history is let go of that nothing was raised for."""
 SAVED_EVERY: Final = 900.0
 """Seconds between two checkpoints."""
+NOT_SCREENED: Final = "there is no room to follow it: share the fleet out over several services"
+NOT_LOOKED_BACK: Final = "it grows, and so do too many others to look back on it"
 
 
 class Source(Protocol):
@@ -65,7 +67,7 @@ class Lives:
     Attributes:
         thin: Whether of most series the newest points alone are held.
         error: Why the last judgement lacked a history and told nothing; empty if it did.
-        waiting: Raised series whose history there was no room for.
+        unjudged: What could not be judged for want of room, and how many series that is.
     """
 
     def __init__(self, source: Source, history: float, step: float, folder: Path | None) -> None:
@@ -84,13 +86,14 @@ class Lives:
         self._saved = 0.0
         self.thin = False
         self.error = ""
-        self.waiting = 0
+        self._told: set[str] = set()
+        self.unjudged: dict[str, int] = {}
         self._anew()
         if self._checkpoint and (state := self._checkpoint.load(step, self._points)):
             self._leaks = LiveLeaks(LEAK, state)
 
     def _anew(self) -> None:
-        self._leaks = LiveLeaks(LEAK, LiveState(self._step, self._points))
+        self._leaks = LiveLeaks(LEAK, LiveState(self._step, self._points, MOST_SERIES))
         self._histories = Histories(LEAK, self._step, self._points)
 
     def read(self, panel: Panel | None, end: float) -> Panel:
@@ -115,8 +118,11 @@ class Lives:
         if self._fills(len(panel.labels)) and not self.thin:
             self.thin = True
             panel = self._cut(panel)
+        self._lacks(NOT_SCREENED, self._leaks.state.left_out)
         if self.thin:
-            self.fetch([panel.labels[row] for row in self._leaks.raised(panel.labels)])
+            grown = [panel.labels[row] for row in self._leaks.raised(panel.labels)]
+            self.fetch(grown)
+            self._lacks(NOT_LOOKED_BACK, sum(not self.has(one) for one in grown))
             self._histories.forget(round(UNASKED / self._step))
         self._save(end)
         return panel
@@ -175,15 +181,27 @@ class Lives:
         """
         missing = [one for one in labels if not self._histories.has(one)]
         room = max(0, MAX_CELLS // self._points - len(self._histories))
-        waiting, self.waiting = self.waiting, max(0, len(missing) - room)
-        if self.waiting and not waiting:
-            log.warning("%d series grow that there is no room to look back on", self.waiting)
         end = self._leaks.state.end
         span = ((end - self._points) * self._step, (end - 1) * self._step, self._step)
         for selector, keys in _asked(missing[:room]):
             found = self._source.panel(SIGNALS[LEAK], *span, selector)
             rows = [row for row, one in enumerate(found.labels) if key(one) in keys]
             self._histories.put(found.rows(rows))
+
+    def _lacks(self, why: str, series: int) -> None:
+        """Note how many *series* can't be judged, and say so when it begins."""
+        if series <= 0:
+            self.unjudged.pop(why, None)
+            return
+        if why not in self._told:
+            log.warning("%s: %d series: %s", LEAK, series, why)
+            self._told.add(why)
+        self.unjudged[why] = series
+
+    def past(self, findings: Iterable[Finding]) -> Panel | None:
+        """Return the history of the series of *findings*; None where panels hold all of it."""
+        labels = [one.labels for one in findings if one.signal == LEAK and self.has(one.labels)]
+        return self.panel(labels) if self.thin and labels else None
 
     def has(self, labels: Labels) -> bool:
         """Return whether the history of a series is here."""

@@ -15,6 +15,7 @@ from detectors.drift.coverage import coverage
 from detectors.finding import Finding
 from detectors.service.incident import Incident
 from detectors.service.ledger import Event
+from detectors.service.lives import LEAK
 from detectors.service.memory import Memory, latest, since
 from detectors.service.track import Tracked
 
@@ -70,6 +71,7 @@ class Snapshot:
         unknown: Findings of kind unknown of this cycle.
         signals: What is known of each signal.
         panels: The series, by signal.
+        past: More of those that leak, where `panels` holds their newest points only.
         events: History, oldest first.
         away: Why Prometheus can't be reached; empty while it can.
         broken: Why judging fails; empty while it succeeds. `at` stays at the last good cycle.
@@ -84,6 +86,7 @@ class Snapshot:
     unknown: Sequence[Finding] = ()
     signals: Sequence[SignalStatus] = ()
     panels: Mapping[str, Panel] = field(default_factory=dict)
+    past: Panel | None = None
     events: Sequence[Event] = ()
     away: str = ""
     broken: str = ""
@@ -140,6 +143,9 @@ def _status(
         why = {} if error else {"no series: nothing exports it, or nothing has used it yet": 0}
         return SignalStatus(name, detected=detected, limit=limit, why=why, error=error)
     judged, why = _judged(panel, refused) if detected else (0, {})
+    if name == LEAK and detected:
+        why |= memory.lives.unjudged
+        judged = max(0, judged - sum(memory.lives.unjudged.values()))
     return SignalStatus(
         name=name,
         series=len(panel.labels),

@@ -91,7 +91,14 @@ class View:
 
     def series(self, finding: Finding) -> Series | None:
         """Return the series of *finding* that is in memory (the first of several), or None."""
-        panel = self.snapshot().panels.get(finding.signal)
+        snapshot = self.snapshot()
+        panel, past = snapshot.panels.get(finding.signal), snapshot.past
+        if (
+            past is not None
+            and past.signal == finding.signal
+            and row_of(past, finding.labels) is not None
+        ):
+            panel = past
         row = row_of(panel, finding.labels)
         if panel is None:
             return None

@@ -16,8 +16,10 @@ from catalog.config import load
 from catalog.panel import FloatArray, Panel
 from catalog.signal import Signal
 from detectors.service import lives
+from detectors.service.alertmanager import Alertmanagers
 from detectors.service.cycle import Cycle
 from detectors.service.ledger import Ledger
+from detectors.service.view import View
 from store.errors import BadAnswerError
 from store.prometheus import Sample
 
@@ -201,6 +203,31 @@ def test_a_history_that_cannot_be_read_ends_no_finding(start: Start) -> None:
         cycle.run_once()
     assert _found(cycle).keys() >= found.keys()
     assert all(one["finding"]["state"] != "ended" for one in _found(cycle).values())
+
+
+def test_what_there_is_no_room_for_is_unknown(
+    start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Series that are not followed, and leaks that can't be looked back on, are said to be so."""
+    monkeypatch.setattr(lives, "MAX_CELLS", 2 * HISTORY)  # two histories, where three leak
+    monkeypatch.setattr(lives, "MOST_SERIES", SERIES - 5)
+    cycle = _after(start(Fleet()))
+    [status] = [s for s in cycle.snapshot.signals if s.name == "host_anon_swap"]
+    assert status.unknown >= 6
+    assert {lives.NOT_SCREENED: 5, lives.NOT_LOOKED_BACK: 1}.items() <= status.why.items()
+    assert "no room" in caplog.text
+
+
+@pytest.mark.usefixtures("small")
+def test_the_chart_of_a_leak_shows_more_than_is_held_of_all(start: Start) -> None:
+    """The board draws the whole past of what leaks."""
+    cycle = _after(start(Fleet()))
+    snapshot = cycle.snapshot
+    view = View.of(load(None, {}, {}), lambda: snapshot, Alertmanagers((), 1.0))
+    for one in snapshot.tracked.values():
+        series = view.series(one.finding)
+        assert series is not None
+        assert len(series.times) == HISTORY
 
 
 @pytest.mark.usefixtures("small")
