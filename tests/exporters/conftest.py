@@ -91,6 +91,7 @@ class _Behaviour(BaseHTTPRequestHandler):
     server: "FakeServers"
 
     def do_GET(self) -> None:
+        self.server.asked.append(self.path)
         name = self.path.strip("/")
         if name in self.server.pages:
             self._send(self.server.pages[name])
@@ -176,6 +177,7 @@ class FakeServers(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Behaviour)
         self.pages: dict[str, bytes] = {}
+        self.asked: list[str] = []
         self.release = threading.Event()
 
     def url(self, name: str) -> str:
