@@ -199,14 +199,17 @@ def segments(values: FloatArray, starts: FloatArray | None) -> list[int]:
     With start times, a change of more than a few seconds is a restart. Without, it is a fall
     below half that lasts (the next dozen points stay below 70 % of what was before).
     """
-    seen = np.flatnonzero(np.isfinite(values))
-    if not len(seen):
+    finite = np.isfinite(values)
+    if not finite.any():
         return [len(values)]
-    first = int(seen[0])
+    first = int(finite.argmax())
+    if starts is not None and np.ptp(starts) <= MOVED:  # False where one is not known
+        return [first]
     known = np.flatnonzero(np.isfinite(starts)) if starts is not None else ()
     if starts is not None and len(known):
         changed = np.flatnonzero(np.abs(np.diff(starts[known])) > MOVED)
         return [first, *(int(known[i + 1]) for i in changed if known[i + 1] > first)]
+    seen = np.flatnonzero(finite)
     y = values[seen]
     if len(y) < 8 or y.min() >= RESTART_SHARE * y.max():
         return [first]
