@@ -98,6 +98,11 @@ class _Behaviour(BaseHTTPRequestHandler):
         else:
             getattr(self, f"_{name}", self._missing)()
 
+    def do_POST(self) -> None:
+        self.server.asked.append(self.path)
+        self.rfile.read(int(self.headers["Content-Length"]))
+        getattr(self, f"_{self.path.split('/')[1]}")()
+
     def _send(self, body: bytes, *headers: tuple[str, str], status: int = 200) -> None:
         self.send_response(status)
         for header in headers or (("Content-Length", str(len(body))),):
@@ -140,8 +145,12 @@ class _Behaviour(BaseHTTPRequestHandler):
     def _extended(self) -> None:
         self._chunks(b"1;" + b"x" * 60000 + b"\r\n\n\r\n")
 
-    def _chunks(self, chunk: bytes) -> None:
-        self._send(b"", ("Transfer-Encoding", "chunked"))
+    def _pouring(self) -> None:
+        events = b"data: " + b"x" * (1 << 16)
+        self._chunks(b"%x\r\n%s\r\n" % (len(events), events), kind="text/event-stream")
+
+    def _chunks(self, chunk: bytes, kind: str = "text/plain") -> None:
+        self._send(b"", ("Transfer-Encoding", "chunked"), ("Content-Type", kind))
         while not self.server.release.is_set():
             self.wfile.write(chunk)
 
