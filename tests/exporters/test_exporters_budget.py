@@ -221,3 +221,34 @@ def test_a_page_that_was_dropped_is_read_again_once_it_fits(config: Make) -> Non
     assert [up(page)["s"] for page in pages] == [True, False, True, False, True]
     assert [dropped(page).get("s", 0.0) for page in pages] == [0.0, 1.0, 1.0, 1.0, 1.0]
     exporter.close()
+
+
+@pytest.mark.parametrize("kind", ["vllm", "router"])
+def test_a_failed_fetch_forgets_nothing(
+    config: Make, decode_page: bytes, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """The page after it costs what every page costs: no line is taken apart anew."""
+    slow: list[str] = []
+    slowly = Splicer._slowly
+    monkeypatch.setattr(
+        Splicer,
+        "_slowly",
+        lambda self, line, dropped: slow.append(line) or slowly(self, line, dropped),
+    )
+    said: list[bytes | None] = [decode_page, decode_page, None, decode_page]
+
+    def fetcher(url: str, timeout: float, limit: int, **_: object) -> bytes:
+        if url.endswith("/version") or (page := said.pop(0)) is None:
+            raise FetchError("connection refused")
+        return page
+
+    targets = [{"url": "http://10.0.0.1:1/metrics", "server": "s", "kind": kind}]
+    exporter = Exporter(config(targets=targets), fetcher=fetcher)
+    taken = []
+    for _ in range(4):
+        slow.clear()
+        exporter.page()
+        taken.append(sum(line[:1] not in ("#", "") for line in slow))
+    exporter.close()
+    assert taken[0] > 300
+    assert taken[1:] == [0, 0, 0]

@@ -1,6 +1,7 @@
 """Laws that hold for every collector."""
 
 import ast
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import exporters
 from catalog.config import Config
+from catalog.signals import METRICS
 from exporters.fetch import FetchError
 from exporters.look import Task
 from exporters.scrape import Exporter, collectors
@@ -72,3 +74,22 @@ def test_a_collector_that_breaks_leaves_the_page(
         success, text = run(collect)
         assert success == {**whole, name: 0.0}
         assert "secret detail" not in text
+
+
+def test_what_it_survives_is_held_by_tests() -> None:
+    """Each row names a test that is there and metrics that there are; no such test lacks a row."""
+    tests = ROOM.parent / "tests"
+    text = (ROOM.parent / "docs" / "exporter.md").read_text(encoding="utf-8")
+    table = text.partition("## What it survives\n")[2].partition("\n## ")[0]
+    rows = [line[2:-2].split(" | ") for line in table.splitlines() if line[:1] == "|"][2:]
+    assert len(rows) > 20
+    named = set()
+    for attack, what, counted, test in rows:
+        assert what.endswith("."), attack
+        assert set(re.findall(r"leadline_[a-z_]+", counted)) <= METRICS.keys(), attack
+        file, _, name = test.strip("`").partition("::")
+        assert f"\ndef {name}(" in (tests / file).read_text(encoding="utf-8"), attack
+        named.add(test.strip("`"))
+    for path in (tests / "exporters").glob("test_exporters_survive*.py"):
+        for name in re.findall(r"^def (test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE):
+            assert f"exporters/{path.name}::{name}" in named
