@@ -207,7 +207,8 @@ class Splicer:
         head, _, told = line.partition(_EXEMPLAR)
         before, _, value = head.rpartition(" ")
         slot = self._slots.get(before)
-        if slot is None or slot.scrape == self._scrape or not valid_value(value):
+        plain = told.isascii() and "\0" not in told and len(line) <= LONGEST_LINE
+        if slot is None or slot.scrape == self._scrape or not (plain and valid_value(value)):
             self._slowly(line, dropped)
             return
         slot.scrape = self._scrape

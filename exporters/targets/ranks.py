@@ -83,7 +83,7 @@ def _laid_out(given: Options) -> Ranks:
         given, "data-parallel-start-rank", _count(given, "node-rank", 0) * local if told else 0
     )
     if given.flag("data-parallel-multi-port-external-lb"):
-        return Ranks(size, local, start, "external", local, _group(given))
+        return Ranks(size, local, start, "external", max(local, 1), _group(given))
     rank = "data-parallel-rank" in given
     hybrid = given.flag("data-parallel-hybrid-lb") or "data-parallel-start-rank" in given
     hybrid = bool(hybrid) and not given.flag("headless") and bool(told) and local != size

@@ -433,3 +433,12 @@ def test_a_broken_line_is_refused_at_once(line: str) -> None:
     """No line makes the grammar search for long."""
     with pytest.raises(BadLine):
         parse_line(line)
+
+
+def test_a_line_with_a_broken_exemplar_is_the_same_at_each_scrape() -> None:
+    """Found by fuzzing: what was refused as new passed once its series was known."""
+    splicer = Splicer({"server": "s"})
+    page = b'a{b="c"} 2 # {d="\0"} 1\na{b="c"} 1 # {d="e"} 1\n'
+    first, second = splicer.splice(page), splicer.splice(page)
+    assert first.dropped == second.dropped == {"encoding": 1}
+    assert first.blocks == second.blocks

@@ -440,3 +440,10 @@ def test_a_server_elsewhere_that_is_started_anew_is_asked_anew(
     ((labels, _),) = found["leadline_instance_info"]
     assert (labels["vllm_version"], labels["gpu_memory_utilization"]) == ("0.33.0", "0.95")
     assert found["leadline_instance_start_time_seconds"][0][1] == 1.9e9
+
+
+def test_ports_of_a_group_whose_size_is_not_known_cost_only_that() -> None:
+    """Found by fuzzing: several ports, and a file of settings that can't be read."""
+    launched = launch(words("m", "-dpm", "--config", "gone"))
+    assert launched is not None
+    assert (launched.ranks.size, launched.ranks.ports, launched.ranks.shown) == (0, 1, 0)
